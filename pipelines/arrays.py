@@ -13,9 +13,8 @@ import dataclasses
 import sys
 from typing import ClassVar, Literal
 
-from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
-from recordmill.options.declaration import Group, GroupValues, option, option_group, value_of
+from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.file_inputs import check_record_bytes, files_of
@@ -65,42 +64,12 @@ class ArraysConfig(FilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.chunk is not None:
-            self._refuse_group_of_parts("the chunks of an array", "--dedup drop")
-        options, headers = self.arrays.make(), self.headers
+        self.arrays.make()
         self.array_cut()
-        check_record_bytes("--max-array-bytes", headers["max_array_bytes"])
-        if options.cast != "safe" and options.dtype is None:
-            raise ConfigError("--cast: has no effect without --dtype, the dtype to cast to")
-        if headers["label_input"] is not None and not self.per_item:
-            raise ConfigError(
-                "--label-input holds a class per item: add --per-item, which makes a record of"
-                " every item"
-            )
-        given = [
-            f"--{name.replace('_', '-')}"
-            for name in ("label_array", "label_column")
-            if value_of(self, name) is not None
-        ]
-        if headers["label_input"] is not None and not given:
-            given.append("--label-input")
-        if self.label_type == "none" and given:
-            raise ConfigError(f"--label-type none: contradicts {given[0]}: leave one of them out")
-        if len(given) > 1:
-            raise ConfigError(
-                f"expected one source of classes, got {' and '.join(given)}; leave one out"
-            )
+        check_record_bytes("--max-array-bytes", self.headers["max_array_bytes"])
 
     def array_cut(self) -> ArraySlicing:
         """Return how arrays are cut into records. Raises ConfigError."""
-        if self.chunk is None:
-            for name in ("chunk_axis", "chunk_stride", "chunk_rest"):
-                if getattr(self, name) != getattr(ArraysConfig, name, None):
-                    raise ConfigError(f"--{name.replace('_', '-')}: has no effect without --chunk")
-        elif self.per_item:
-            raise ConfigError(
-                "expected one of --per-item and --chunk; --chunk 1 makes items that keep the axis"
-            )
         return ArraySlicing.of(
             per_item=self.per_item,
             chunk=self.chunk,
@@ -122,12 +91,6 @@ def data_type(config: ArraysConfig) -> DataType:
         labelled=not labelled_later,
         raw="arrays",
     )
-    if isinstance(files, MediaRows) and headers["label_input"] is not None:
-        raise ConfigError(
-            f"--label-input holds the labels of one file, but --input {config.inputs} is tables"
-            " whose rows hold files: put labels into each file (--label-array)"
-        )
-    config.refuse_near_duplicates("arrays")
     options = config.arrays.make()
     encoder = ArrayEncoder(
         options=options,

@@ -13,14 +13,9 @@ import dataclasses
 import sys
 
 from recordmill.errors import ConfigError
-from recordmill.options.declaration import Group, GroupValues, option_group, options_of
+from recordmill.options.declaration import Group, GroupValues, option_group
 from recordmill.pipelines.duplicate_rules import same_content
-from recordmill.pipelines.options.augmentation import (
-    augment_all_option,
-    augment_option,
-    check_augment,
-)
-from recordmill.pipelines.options.config import refuse_given
+from recordmill.pipelines.options.augmentation import augment_all_option, augment_option
 from recordmill.pipelines.options.file_inputs import files_of
 from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
@@ -49,21 +44,7 @@ class AudioConfig(SegmentsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = self.audio_options()
-        if options.splits:
-            self._refuse_group_of_parts("the clips of a file", "--dedup drop")
-        if options.features != "melspectrogram":
-            for one in options_of(MelOptions).values():
-                if self.mel[one.name] != one.default:
-                    raise ConfigError(
-                        f"--{one.key}: has no effect without --features melspectrogram"
-                    )
-        if options.features == "encoded" and self.has_segments:
-            raise ConfigError(
-                "--features encoded: writes the bytes of whole files, but --start-column and"
-                " --end-column name segments of them: use --features waveform"
-            )
-        check_augment(self)
+        self.audio_options()
 
     def audio_options(self) -> AudioOptions:
         """Return the form of the written audio. Raises ConfigError."""
@@ -72,7 +53,6 @@ class AudioConfig(SegmentsConfig):
 
 def data_type(config: AudioConfig) -> DataType:
     """Return the source, check and encoder of audio."""
-    config.refuse_near_duplicates("audio")
     options = config.audio_options()
     files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS, raw="audio")
     segments = SegmentColumns.of(

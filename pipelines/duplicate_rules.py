@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from recordmill.pipelines.options.config import CommonConfig
 
 _DEFAULTS = {"distance": 4, "similarity": 0.8}
-_RECORDS = {"distance": "images and clips", "similarity": "texts"}
 
 
 def check_rules(config: CommonConfig, data_type: DataType) -> None:
@@ -76,15 +75,7 @@ def near_duplicates(
     """Return the rule by which records are near duplicates; None without --near-duplicates.
 
     measure: the one by which records of the data type are compared.
-
-    Raises:
-      ConfigError: the option of the other measure is given.
     """
-    [other] = _DEFAULTS.keys() - {measure}
-    if getattr(config, f"near_{other}") is not None:
-        raise ConfigError(
-            f"--near-{other} is for {_RECORDS[other]}: use --near-{measure} for {_RECORDS[measure]}"
-        )
     if config.near_duplicates == "none":
         return None
     given = getattr(config, f"near_{measure}")

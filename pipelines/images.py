@@ -13,16 +13,11 @@ import dataclasses
 import sys
 from typing import ClassVar, Literal
 
-from recordmill.errors import ConfigError
 from recordmill.format.manifest import MASK_LABELS
 from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
-from recordmill.pipelines.options.augmentation import (
-    augment_all_option,
-    augment_option,
-    check_augment,
-)
+from recordmill.pipelines.options.augmentation import augment_all_option, augment_option
 from recordmill.pipelines.options.file_inputs import files_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.options.masks import MasksConfig, masked
@@ -72,13 +67,7 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = self.images.make()
-        if self.feature_set == "tf-object-detection" and options.is_raw:
-            raise ConfigError(
-                "--feature-set tf-object-detection: its decoders read JPEG and PNG, got"
-                " --image-format raw; use jpeg or png"
-            )
-        check_augment(self)
+        self.images.make()
 
 
 def data_type(config: ImagesConfig) -> DataType:
@@ -101,8 +90,6 @@ def data_type(config: ImagesConfig) -> DataType:
     pixels = source.pixels if isinstance(source, TfrecordMedia) else None
     has_boxes = bool(config.annotations) or (pixels is not None and pixels.has_objects)
     held_masks = pixels if pixels is not None and pixels.class_mask is not None else None
-    config.check_annotations(in_records=has_boxes)
-    config.check_masks(in_records=held_masks is not None)
     options = config.images.make()
     masks = config.mask_options(held_masks)
     joined = _with_annotations(config, source, masks)

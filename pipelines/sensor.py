@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
-from typing import ClassVar
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
 from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.options.columns import TABLE, ColumnsConfig, making, reading
-from recordmill.pipelines.options.config import refuse_given
 from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.model.window_options import LabelRule, WindowOptions
+from recordmill.transforms.model.window_options import WindowOptions
 from recordmill.transforms.sources.rows.interval_file import read_intervals
 from recordmill.transforms.sources.rows.sample_times import TimeUnit
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
@@ -33,7 +30,6 @@ WINDOWS = Group(28, "Windows", shapes_bytes=True)
 
 
 _OF_SERIES = ("step", "resample", "max_gap", "gap_policy", "fill", "fill_rows")
-_BY_CONTENT = "compares records by their content, but windows of a series share rows"
 
 
 def _show_unit(unit: str | None) -> str:
@@ -43,15 +39,6 @@ def _show_unit(unit: str | None) -> str:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SensorConfig(ColumnsConfig):
     """The options of `recordmill sensor`."""
-
-    REFUSED: ClassVar[Mapping[str, str]] = {
-        "key_column": "gives keys to rows, and windows have keys of their own",
-        "conflicts": "decides between rows of one key, and windows have keys of their own",
-        "weight_column": "gives weights to rows, and records are windows",
-        "label_separator": "gives rows several classes, and windows have one",
-        **dict.fromkeys(("dedup", "exclude_like"), _BY_CONTENT),
-        **dict.fromkeys(("near_duplicates", "near_distance", "near_similarity"), _BY_CONTENT),
-    }
 
     time_column: tuple[str, ...] = option(
         (),
@@ -127,55 +114,15 @@ class SensorConfig(ColumnsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given, zscore_by = self.windows, self.table["zscore_by"]
+        given = self.windows
         for flag, value in (("--time-column", self.time_column), ("--window", given["window"])):
             if value in (None, ()):
                 raise ConfigError(f"{flag} is required; see recordmill sensor --help")
-        if self.time_format is not None and self.time_unit not in (None, "s"):
-            raise ConfigError(
-                f"--time-unit {self.time_unit}: is the unit of times that are numbers, and"
-                " --time-format reads text: leave one of them out"
-            )
-        rule = given["window_label"]
-        if self.number_type and not LabelRule.parse(rule).chooses_row:
-            raise ConfigError(
-                f"--window-label {rule}: chooses a class, but with --label-type"
-                f" {self.label_type} the label is a number: expected last, first or ahead:ROWS"
-            )
-        if given["split_by"] != "series":
-            refuse_given(
-                self,
-                ("split_column", "group_column", "group_from", "stratify"),
-                f"contradicts --split-by {given['split_by']}: leave one of them out",
-            )
         if unknown := sorted(set(given["split_times"]).difference(self.fractions)):
             raise ConfigError(
                 f"--split-times {unknown[0]}: expected names of --splits, got {unknown[0]!r}"
             )
-        if self.intervals is None and self.outside_label is not None:
-            raise ConfigError("--outside-label: has no effect without --intervals; add it")
-        if self.intervals is not None:
-            refuse_given(
-                self,
-                ("label_column", "label_type"),
-                "contradicts --intervals, which gives the classes: leave one of them out",
-            )
-        if self.intervals is not None and self.label_from != "top":
-            raise ConfigError(
-                f"--label-from {self.label_from}: contradicts --intervals, which gives the classes:"
-                " leave one of them out"
-            )
         self.window_options()
-        if zscore_by is not None and self.preprocessing_fn is not None:
-            raise ConfigError(
-                "--zscore-by: scales columns, and --preprocessing-fn makes all features: leave one"
-                " of them out"
-            )
-        if self.sequence_example and self.preprocessing_fn is not None:
-            raise ConfigError(
-                "--sequence-example: cannot be combined with --preprocessing-fn, which makes"
-                " Examples: leave one of them out"
-            )
 
     def window_options(self) -> WindowOptions:
         """Return how series are cut into windows. Raises ConfigError."""

@@ -24,7 +24,6 @@ class TableConfig(ColumnsConfig):
 
 def data_type(config: TableConfig) -> DataType:
     """Return the source, check, analysis and encoder of tables."""
-    config.refuse_near_duplicates("rows of tables")
     return DataType(
         name="table",
         source=TableRows(unlabelled=config.unlabelled, **reading(config)),

@@ -17,7 +17,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
 from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.duplicate_rules import near_duplicates
-from recordmill.pipelines.options.preprocessing import described, refuse_features
+from recordmill.pipelines.options.preprocessing import described
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.text_inputs import texts_of
 from recordmill.pipelines.text_files import (
@@ -102,71 +102,15 @@ class TextConfig(RowsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        texts = self.texts
-        if self.preprocessing_fn is not None:
-            kept = {"min_chars", "max_chars", "text_columns"}
-            refuse_features(self, {"tokenizer", "embeddings", *texts.values} - kept)
         if self.tokenizer in (None, *BY_NAME):  # a tokenizer file is checked when it is read
             self.text_options(self.tokenizer)
-        if texts["text_columns"] and self.text_column is not None:
-            raise ConfigError(
-                "expected only one of --text-column and --text-columns: leave one out"
-            )
-        if texts["text_columns"] and self.near_duplicates != "none":
-            raise ConfigError(
-                "--near-duplicates: compares single texts, and --text-columns gives a record"
-                " several: leave one of them out"
-            )
-        if texts["augment"] and self.balance != "oversample":
-            raise ConfigError(
-                "--augment applies to oversampled copies, and there are none: add --balance"
-                " oversample"
-            )
-        if texts["chunk"] is not None and self.near_duplicates != "none":
-            raise ConfigError(
-                "--near-duplicates: compares whole texts, and --chunk cuts them: leave one of them"
-                " out"
-            )
-        if texts["pack"] is not None and self.balance != "none":
-            raise ConfigError(
-                f"--balance {self.balance}: balances classes, and packed texts have none: leave"
-                " one of --balance and --pack out"
-            )
-        if texts["chunk"] is not None and self.conflicts != "reject":
-            raise ConfigError(
-                f"--conflicts {self.conflicts}: cannot be combined with --chunk, which refuses keys"
-                " that repeat: leave one of them out"
-            )
-        if texts["pack"] is not None and self.weight_column is not None:
-            raise ConfigError(
-                f"--weight-column {self.weight_column}: packed texts have no weight: leave one of"
-                " --weight-column and --pack out"
-            )
-        if texts["pack"] is not None and self.label_type in ("int", "float"):
-            raise ConfigError(
-                f"--label-type {self.label_type}: packed texts have no label: leave one of"
-                " --label-type and --pack out"
-            )
         if (self.embeddings is None) == ("embeddings" in self._features):
             raise ConfigError(
                 "expected both --features embeddings and --embeddings FILE, or none of them: the"
                 " file holds the vectors"
             )
-        if self.max_unknown is not None:
-            if self.learned_from is None:
-                raise ConfigError(
-                    "--max-unknown: has no effect without --learned-from, which names the dataset"
-                    " with the vocabulary"
-                )
-            if self.preprocessing_fn is not None:
-                raise ConfigError(
-                    "--max-unknown: compares with the vocabulary of --tokenizer, and"
-                    " --preprocessing-fn makes all features: leave one of them out"
-                )
-            if not 0 <= self.max_unknown <= 1:
-                raise ConfigError(f"--max-unknown: expected 0 to 1, got {self.max_unknown:g}")
-        if self.embeddings is None and self.embedding_words is not None:
-            raise ConfigError("--embedding-words: has no effect without --embeddings; add it")
+        if not 0 <= (self.max_unknown or 0) <= 1:
+            raise ConfigError(f"--max-unknown: expected 0 to 1, got {self.max_unknown:g}")
 
     @property
     def _features(self) -> tuple[TextFeature, ...]:

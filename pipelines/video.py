@@ -76,10 +76,6 @@ class VideoConfig(SegmentsConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._refuse_group_of_parts(
-            "the clips of a video",
-            "--dedup drop, or --near-duplicates group --near-distance 0, which joins groups",
-        )
         cut = self.clips.make()
         check_record_bytes("--max-clip-bytes", self.max_clip_bytes)
         options = self.frames.make()

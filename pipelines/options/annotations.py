@@ -13,7 +13,6 @@ from recordmill.options.declaration import (
     GroupValues,
     option,
     option_group,
-    options_of,
     value_of,
 )
 from recordmill.pipelines.options.config import CommonConfig
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
 ANNOTATIONS = Group(35, "Boxes and captions", shapes_bytes=True)
-_OF_FILES = ("annotation_format", "box_units", "unannotated")  # no options of boxes in records
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,26 +69,7 @@ class AnnotationsConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("label_column", "label_separator", "label_type") if self.annotations else ():
-            if getattr(self, name) not in (None, "none"):
-                raise ConfigError(
-                    f"--{name.replace('_', '-')}: cannot be combined with --annotations, whose"
-                    " boxes give the classes: leave it out"
-                )
         self.objects.make()
-
-    def check_annotations(self, *, in_records: bool) -> None:
-        """Raise ConfigError for options that have no effect. in_records: records hold boxes."""
-        if self.annotations:
-            return
-        for name, one in options_of(AnnotationsConfig).items():
-            if one.group == ANNOTATIONS and one.of(self) != one.default:
-                if not in_records:
-                    raise ConfigError(f"--{one.key}: has no effect without --annotations")
-                if name in _OF_FILES:
-                    raise ConfigError(
-                        f"--{one.key}: has no effect on the boxes of TFRecord files: leave it out"
-                    )
 
     def image_class_rule(self, *, has_boxes: bool) -> ImageClass | None:
         """Return the rule for the class of an image with several classes, or None for no class."""

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from recordmill.errors import ConfigError
-from recordmill.options.declaration import offered
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.options.job_file import Given
+from recordmill.pipelines.options.rules import offered
 
 # Beam's options that have an effect, by runner. In the direct runner, encoder processes do the
 # work, and their number is an option of Recordmill. Options that only check transforms while they

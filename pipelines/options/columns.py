@@ -8,8 +8,9 @@ from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.options import values
-from recordmill.options.declaration import Group, GroupValues, check_offered, option, option_group
-from recordmill.pipelines.options.preprocessing import described, refuse_features
+from recordmill.options.declaration import Group, GroupValues, option, option_group
+from recordmill.pipelines.options import rules
+from recordmill.pipelines.options.preprocessing import described
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.statistics import STATISTICS
 from recordmill.pipelines.options.tfrecord_inputs import columns_of
@@ -47,20 +48,11 @@ class ColumnsConfig(RowsConfig):
     )
 
     def __post_init__(self) -> None:
-        check_offered(self)
         super().__post_init__()
         for column, name in self.types.items():
             if name not in TYPES:
                 raise ConfigError(f"--types {column}={name}: expected one of {', '.join(TYPES)}")
-        for name in ("vocab_size", "min_frequency", "oov_buckets"):
-            learning = ("vocabulary",) if name == "oov_buckets" else ("vocabulary", "one_hot")
-            is_given = self.table[name] != getattr(TableOptions, name)
-            if is_given and not any(self.table[other] for other in learning):
-                needed = " or ".join(f"--{other.replace('_', '-')}" for other in learning)
-                raise ConfigError(f"--{name.replace('_', '-')}: has no effect without {needed}")
         self.table.make()
-        if self.preprocessing_fn is not None:
-            refuse_features(self, {*self.table.values} - {"zscore_by"})  # an option of windows only
 
 
 def reading(config: ColumnsConfig, *, kind: Kind = "rows") -> dict[str, Any]:
@@ -68,6 +60,7 @@ def reading(config: ColumnsConfig, *, kind: Kind = "rows") -> dict[str, Any]:
 
     kind: of the records, if the input is a dataset of recordmill.
     """
+    rules.check(config, shape="rows", where=config.inputs)
     expected = () if config.schema is None else _expected(schema_rules.load(config.schema))
     return {
         "input": config.inputs,

@@ -19,7 +19,6 @@ from recordmill.options.declaration import (
     Group,
     Option,
     build,
-    offered,
     option,
     options_of,
     values_of,
@@ -27,6 +26,7 @@ from recordmill.options.declaration import (
 from recordmill.pipelines.options import beam_options, job_file
 from recordmill.pipelines.options.help_page import HelpPage, command_name
 from recordmill.pipelines.options.job_file import Given
+from recordmill.pipelines.options.rules import offered
 
 Config = TypeVar("Config")
 

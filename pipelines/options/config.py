@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from recordmill.errors import ConfigError
@@ -12,7 +12,8 @@ from recordmill.format.split_names import DEFAULT_FRACTIONS, TRAIN, in_order, is
 from recordmill.notes import FAILABLE
 from recordmill.option_checks import expect_fraction, expect_whole
 from recordmill.options import values
-from recordmill.options.declaration import Group, option, value_of
+from recordmill.options.declaration import Group, option
+from recordmill.pipelines.options import rules
 from recordmill.pipelines.options.card import CardConfig
 from recordmill.pipelines.options.duplicates import DuplicateConfig
 from recordmill.pipelines.options.flink import FlinkConfig
@@ -34,7 +35,6 @@ OUTPUT = Group(60, "Dataset files", shapes_bytes=True)
 _READING = ("drop_columns", "where", "weight_column", "label_separator")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", *_READING)
 
-_NOT_GIVEN = (None, False, (), "", "none")
 _SHARD_SIZE = 128 * 10**6
 _SUM_TOLERANCE = 1e-9
 
@@ -287,14 +287,13 @@ class CommonConfig(
             # The order in which splits are given must not change the dataset.
             ordered = {name: float(self.splits[name]) for name in in_order(self.splits)}
             object.__setattr__(self, "splits", ordered)
+        rules.check(self)
         self._check_inputs()
         self._check_selection()
-        self._check_duplicates(is_grouped=(self.group_column, self.group_from) != (None, None))
-        self._check_report(dry_run=self.dry_run, detach=self.detach)
+        self._check_duplicates()
         expect_whole("--seed", self.seed, least=0, below=2**63)
         expect_whole("--label-offset", self.label_offset or 0, least=0)
         self._check_resources()
-        self._check_reuse()
         expect_whole("--shard-size", self.shard_size, least=1)
         expect_whole("--stall-timeout", self.stall_timeout, least=1)
         if self.parallelism is not None:
@@ -302,14 +301,6 @@ class CommonConfig(
         expect_fraction("--max-reject-fraction", self.max_reject_fraction)
         self._check_balance()
         self._check_shards()
-        self._check_flink(self.runner)
-        if self.runner == "flink" and self.detach and (self.dry_run or self.infer_schema):
-            flag = "--dry-run" if self.dry_run else "--infer-schema"
-            raise ConfigError(
-                f"{flag} needs the result of the job, and --detach does not wait for it: leave"
-                " one of them out"
-            )
-        self._check_statistics()
         check_new_names("--rename", self.rename)
 
     def _check_inputs(self) -> None:
@@ -324,16 +315,6 @@ class CommonConfig(
             )
         for one in named:
             _check_split_name(f"--input {one}", str(one.split))
-        for role, given in (("label", self.label_from != "top"), ("group", self.group_from)):
-            if given and getattr(self, f"{role}_column") is not None:
-                raise ConfigError(
-                    f"--{role}-column: contradicts --{role}-from"
-                    f" {getattr(self, f'{role}_from')}; leave one of them out"
-                )
-        if self.split_column is not None and self.split_from in ("folders", "files"):
-            raise ConfigError(
-                f"--split-column: contradicts --split-from {self.split_from}; leave one out"
-            )
 
     @property
     def changes_counts(self) -> bool:
@@ -342,16 +323,6 @@ class CommonConfig(
 
     def _check_balance(self) -> None:
         target = self.balance_target
-        if target is not None and not self.changes_counts:
-            raise ConfigError(
-                "--balance-target: requires --balance oversample or undersample, "
-                f"got --balance {self.balance}"
-            )
-        if self.repeat_threshold is not None and self.balance == "undersample":
-            raise ConfigError(
-                f"--balance-target {target}: repeats records; requires --balance oversample, "
-                "got --balance undersample"
-            )
         if isinstance(target, int):
             expect_whole("--balance-target", target, least=1)
         if self.balance != "none" and self.split_column is None and TRAIN not in self.fractions:
@@ -367,18 +338,6 @@ class CommonConfig(
                 expect_whole(f"--num-shards {name}", number, least=1)
         elif self.num_shards is not None:
             expect_whole("--num-shards", self.num_shards, least=1)
-            if self.shard_size != _SHARD_SIZE:
-                raise ConfigError(
-                    f"expected one of --num-shards and --shard-size, got {self.num_shards} and "
-                    f"{values.show_bytes(self.shard_size)}; leave one out"
-                )
-
-
-def refuse_given(config: CommonConfig, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError if one of the fields `names` is given; why: the end of the message."""
-    for name in names:
-        if value_of(config, name) not in _NOT_GIVEN:
-            raise ConfigError(f"--{name.replace('_', '-')} {why}")
 
 
 def _check_splits(splits: Mapping[str, float]) -> None:

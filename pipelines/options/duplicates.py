@@ -61,18 +61,7 @@ class DuplicateConfig:
         " estimated by MinHash. Default: 0.8.",
     )
 
-    def _check_duplicates(self, *, is_grouped: bool) -> None:
-        if self.dedup == "group" and is_grouped:
-            raise ConfigError(
-                "--dedup group: cannot be combined with --group-column or --group-from, because a"
-                " record has one group: leave one of them out, or use --dedup drop or"
-                " --near-duplicates group"
-            )
-        if self.dedup == "group" and self.near_duplicates != "none":
-            raise ConfigError(
-                "--dedup group: near duplicates include equal records: leave it out, or use --dedup"
-                " drop"
-            )
+    def _check_duplicates(self) -> None:
         if not 0 <= (self.near_distance or 0) <= _MOST_BITS:
             raise ConfigError(
                 f"--near-distance: expected 0 to {_MOST_BITS} bits, got {self.near_distance}"
@@ -81,28 +70,8 @@ class DuplicateConfig:
             raise ConfigError(
                 f"--near-similarity: expected {_LEAST_SIMILAR} to 1, got {self.near_similarity:g}"
             )
-        for name in ("near_distance", "near_similarity"):
-            if getattr(self, name) is not None and self.near_duplicates == "none":
-                raise ConfigError(
-                    f"--{name.replace('_', '-')}: requires --near-duplicates drop or group"
-                )
-
-    def _refuse_group_of_parts(self, parts: str, instead: str) -> None:
-        """Refuse `--dedup group` for records that are parts, which have their whole as group."""
-        if self.dedup == "group":
-            raise ConfigError(
-                f"--dedup group: {parts} stay together, and a record has one group: use {instead}"
-            )
 
     @property
     def needs_content(self) -> bool:
         """True if contents must be known before splits are assigned."""
         return self.dedup != "none" or self.near_duplicates != "none" or bool(self.exclude_like)
-
-    def refuse_near_duplicates(self, records: str) -> None:
-        """Raise ConfigError if --near-duplicates is given. records: those it cannot compare."""
-        if self.near_duplicates != "none":
-            raise ConfigError(
-                f"--near-duplicates compares images, clips or texts, not {records}: use --dedup,"
-                " which compares their content"
-            )

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import TypedDict
 
 from recordmill.errors import ConfigError
-from recordmill.options.declaration import value_of
-from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
+from recordmill.pipelines.options import rules
+from recordmill.pipelines.options.config import COLUMNS, CommonConfig
 from recordmill.pipelines.options.media_inputs import media_rows
 from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.pipelines.options.tfrecord_inputs import records_of
@@ -67,27 +67,15 @@ def files_of(
     for place in places:
         refuse_special(place)
     unlabelled = unlabelled or config.unlabelled
-    of_listings = set(config.given_format())
-    if value_of(config, "annotations"):
-        of_listings.discard("decimal")  # also applies to a CSV file of boxes
     if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
-        refuse_given(config, columns, "applies to listings, and --input holds TFRecord files")
-        _refuse_no_confine(config)
         return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
     label_type = config.label_type if labelled or config.number_type is None else "none"
     tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, label_type=label_type)
     if tables is not None:
         return tables
-    _refuse_no_confine(config)
     listings = [is_listing(place) for place in places]
     if not any(listings):
-        refuse_given(
-            config,
-            (*_COLUMNS, *columns, "input_root", "allow_store", *sorted(of_listings)),
-            f"applies to listings (CSV, TSV, JSONL, Parquet), and --input {inputs} is not one:"
-            " leave the option out, or pass the listing as --input",
-        )
-        config.refuse_conflicts("a listing", "paths of files do not repeat")
+        rules.check(config, shape="files", where=inputs)
         for place in places:
             _refuse_other_kind(place, leave_out)
         return FileTree(
@@ -104,7 +92,7 @@ def files_of(
             f" {inputs.paths[listings.index(True)].path} and {other.path}, which is not one: make"
             " two datasets, or name the files of both in listings"
         )
-    config.refuse_facts_of_paths("the files that a listing names")
+    rules.check(config, shape="listing", where=inputs)
     segments = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     lists = tuple(
         FileList(
@@ -127,14 +115,6 @@ def files_of(
     return JoinedListings(inputs=inputs, lists=lists)
 
 
-def _refuse_no_confine(config: FilesConfig) -> None:
-    if not config.confine and config.input_root is None:
-        raise ConfigError(
-            "--no-confine: has no effect without --input-root, because only that confines paths:"
-            " leave it out, or add --input-root"
-        )
-
-
 class PathLabels(TypedDict):
     """Arguments of sources whose files get labels from their paths."""
 
@@ -143,16 +123,7 @@ class PathLabels(TypedDict):
 
 
 def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
-    """Return the arguments of a source for labels of paths. labelled: whether paths give labels.
-
-    Raises:
-      ConfigError: --label-type none contradicts --label-from.
-    """
-    if config.label_type == "none" and config.label_from != "top":
-        raise ConfigError(
-            f"--label-type none: contradicts --label-from {config.label_from}: leave one of them"
-            " out"
-        )
+    """Return the arguments of a source for labels of paths. labelled: whether paths give labels."""
     numbers = None
     if labelled and config.number_type is not None:
         numbers = NumberLabels(label_type=config.number_type, unlabelled=config.unlabelled)

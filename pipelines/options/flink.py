@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-from recordmill.errors import ConfigError
-from recordmill.options.declaration import Group, option, options_of
+from recordmill.options.declaration import Group, option
 
 FLINK = Group(85, "Flink", local=True)
 
@@ -90,9 +89,3 @@ class FlinkConfig:
         help="Copy all but Flink's own classes from the job server into the job's jar. Default:"
         " only the libraries that jobs with Python workers use.",
     )
-
-    def _check_flink(self, runner: str) -> None:
-        """Raise ConfigError if one of the options is given for another runner."""
-        for name, one in options_of(FlinkConfig).items():
-            if runner != "flink" and getattr(self, name) != one.default:
-                raise ConfigError(f"--{one.key}: has no effect without --runner flink")

@@ -97,7 +97,7 @@ class HelpPage:
             if rest:
                 indent = " " * 14
                 yield from textwrap.wrap(
-                    ", ".join(rest), width, initial_indent=f"  {_topic(group):<11} ",
+                    ", ".join(rest), width, initial_indent=f"  {group.topic:<11} ",
                     subsequent_indent=indent, break_on_hyphens=False,
                 )  # fmt: skip
         yield ""
@@ -112,7 +112,7 @@ class HelpPage:
         return last
 
     def _unknown(self, topic: str) -> ConfigError:
-        topics = [_topic(group) for group in self._groups()]
+        topics = [group.topic for group in self._groups()]
         known = [*topics, *(one.key for one in self.options)]
         near = difflib.get_close_matches(topic.removeprefix("--"), known, n=1)
         advice = f" (did you mean {near[0]}?)" if near else ""
@@ -133,10 +133,6 @@ def _is_most_used(one: Option) -> bool:
 
 def _words(group: Group) -> set[str]:
     return {word.strip("(),").lower() for word in group.title.split()}
-
-
-def _topic(group: Group) -> str:
-    return group.title.split()[0].strip(",").lower()
 
 
 def _flag(one: Option) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_names, read_option_file
-from recordmill.options.declaration import Group, GroupValues, option, option_group, options_of
+from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.storage.files import Location
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -69,19 +69,6 @@ class MasksConfig(CommonConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._options(colours=() if self.mask_colours is not None else None)
-
-    def check_masks(self, *, in_records: bool) -> None:
-        """Raise ConfigError for options that have no effect. in_records: records hold masks."""
-        if self.masks is not None:
-            return
-        for name, one in options_of(MasksConfig).items():
-            if one.group == MASKS and one.of(self) != one.default:
-                if not in_records:
-                    raise ConfigError(f"--{one.key}: has no effect without --masks")
-                if name == "mask_suffix":
-                    raise ConfigError(
-                        f"--{one.key}: has no effect on the masks of TFRecord files: leave it out"
-                    )
 
     def _options(self, depth: int = 8, **more: Any) -> MaskOptions:
         depth = max(int(self.mask["mask_depth"]), depth)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from recordmill.errors import ConfigError
-from recordmill.options.declaration import value_of
+from recordmill.pipelines.options import rules
 from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.references import Unlabelled
@@ -41,18 +40,7 @@ def media_rows(
         )
         if column is None:
             return None
-    elif config.path_column is not None:
-        raise ConfigError(
-            "--bytes-column: cannot be combined with --path-column, because a row either holds a"
-            " file or names it: leave one out (for structs of bytes and a path, give"
-            " --bytes-column)"
-        )
-    for name, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
-        if value_of(config, name):
-            raise ConfigError(
-                f"--{name}: {meaning} image files, but --input {config.inputs} holds the images in"
-                f" the column {column!r}: write each image to a file"
-            )
+    rules.check(config, shape="held", where=config.inputs)
     return MediaRows(
         input=config.inputs,
         format=config.rows.make(),

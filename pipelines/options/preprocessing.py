@@ -6,11 +6,8 @@ import hashlib
 import importlib.util
 import pathlib
 import sys
-from collections.abc import Collection
-from typing import Any
 
 from recordmill.errors import ConfigError, install_extra
-from recordmill.options.declaration import options_of
 from recordmill.transforms.encoders.preprocessed import load_function
 
 
@@ -28,18 +25,3 @@ def described(name: str) -> str:
     module = sys.modules[load_function(name).__module__]
     source = pathlib.Path(str(module.__file__)).read_bytes()
     return f"{name} {hashlib.sha256(source).hexdigest()}"
-
-
-def refuse_features(config: Any, names: Collection[str]) -> None:
-    """Raise ConfigError if an option that makes features is given beside --preprocessing-fn.
-
-    Args:
-      config: Options of the command.
-      names: Names of the options to refuse.
-    """
-    for one in options_of(type(config)).values():
-        if one.name in names and one.of(config) != one.default:
-            raise ConfigError(
-                f"--{one.key}: has no effect with --preprocessing-fn, which makes all features:"
-                " leave one of them out"
-            )

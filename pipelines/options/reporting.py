@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from recordmill.errors import ConfigError
 from recordmill.options.declaration import Group, option
 
 RUN = Group(80, "Job")
@@ -38,13 +37,3 @@ class ReportConfig:
         help="If the output already holds this dataset, compare the contents of its files with the"
         " manifest, not just their sizes, and write damaged shards again.",
     )
-
-    def _check_report(self, *, dry_run: bool, detach: bool) -> None:
-        for flag in (one for one in ("verify", "report") if getattr(self, one)):
-            if dry_run or detach:
-                other = "--dry-run" if dry_run else "--detach"
-                raise ConfigError(
-                    f"--{flag}: cannot be combined with {other}; leave one of them out"
-                )
-        if self.json and not dry_run:
-            raise ConfigError("--json: prints the plan of --dry-run; add --dry-run")

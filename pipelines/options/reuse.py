@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-from recordmill.errors import ConfigError
 from recordmill.options import values
 from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.reporting import RUN
@@ -42,8 +41,3 @@ class ReuseConfig:
         help="How --reuse recognizes files that have not changed: by path, size and time of change,"
         " or by their content, which reads every file.",
     )
-
-    def _check_reuse(self) -> None:
-        if self.no_reuse and (self.reuse or self.reuse_required):
-            flag = "--reuse" if self.reuse else "--reuse-required"
-            raise ConfigError(f"--no-reuse: contradicts {flag}; leave one of them out")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from recordmill.errors import ConfigError
 from recordmill.options import values
-from recordmill.options.declaration import Group, GroupValues, option, option_group, options_of
+from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.options.config import MEANING, CommonConfig
 from recordmill.pipelines.options.selection import SELECTION
 from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
@@ -45,40 +44,6 @@ class DelimitedConfig(CommonConfig):
         self.rows.make()
         if self.where is not None:
             parse_condition(self.where)
-
-    def given_format(self) -> tuple[str, ...]:
-        """Return the names of the options for the format of rows that are given."""
-        defaults = options_of(type(self))
-        return tuple(
-            name for name, value in self.rows.values.items() if value != defaults[name].default
-        )
-
-    def refuse_conflicts(self, needed: str, why: str) -> None:
-        """Raise ConfigError if --conflicts is given without effect.
-
-        needed: what gives keys that may repeat. why: other keys do not.
-        """
-        drops = "drop" in (self.dedup, self.near_duplicates)
-        if self.conflicts != "reject" and not (drops and self.conflicts == "first"):
-            remedy = " or --dedup drop" if self.conflicts == "first" else ""
-            raise ConfigError(
-                f"--conflicts {self.conflicts}: has no effect without {needed}{remedy}, because"
-                f" {why}: add that, or leave the option out"
-            )
-
-    def refuse_facts_of_paths(self, what: str) -> None:
-        """Raise ConfigError if --label-from or --group-from is given.
-
-        Args:
-          what: Input to which these options do not apply, such as "rows of listings".
-        """
-        for name, given in (("label", self.label_from != "top"), ("group", self.group_from)):
-            if given:
-                raise ConfigError(
-                    f"--{name}-from {getattr(self, f'{name}_from')}: applies to files in folders"
-                    f" and to the files of tables, not to {what}: leave it out, or use"
-                    f" --{name}-column"
-                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,17 +108,3 @@ class RowsConfig(DelimitedConfig):
         help="With --preprocessing-fn and --learned-from: run the TensorFlow model in that dataset."
         " It is a program with your rights, so pass this only if you trust its author.",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.trust_transform and None in (self.preprocessing_fn, self.learned_from):
-            raise ConfigError(
-                "--trust-transform: has no effect without --preprocessing-fn and --learned-from"
-            )
-        if self.preprocessing_fn is not None and self.weight_column is not None:
-            raise ConfigError(
-                "--weight-column: cannot be combined with --preprocessing-fn, which makes all"
-                " features: return the weight as one of them"
-            )
-        if self.key_column is None:
-            self.refuse_conflicts("--key-column", "keys by content do not repeat")

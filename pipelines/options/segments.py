@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Literal
 
-from recordmill.errors import ConfigError
 from recordmill.options.declaration import Group, option
 from recordmill.pipelines.options.config import MEANING
 from recordmill.pipelines.options.rows import FilesConfig
@@ -39,20 +38,3 @@ class SegmentsConfig(FilesConfig):
         None,
         help="Unit of these columns: seconds (default), or milliseconds.",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.end_column is not None and self.duration_column is not None:
-            raise ConfigError(
-                "expected only one of --end-column and --duration-column: leave one out"
-            )
-        if self.segment_unit is not None and not self.has_segments:
-            raise ConfigError(
-                "--segment-unit: has no effect without --start-column, --end-column or"
-                " --duration-column"
-            )
-
-    @property
-    def has_segments(self) -> bool:
-        """True if rows of a listing are segments of files."""
-        return any(getattr(self, name) is not None for name in SEGMENT_COLUMNS)

@@ -14,21 +14,12 @@ from recordmill.errors import ConfigError
 from recordmill.option_checks import split_list
 from recordmill.option_files import DELIMITERS, expect_plain_text, read_option_file
 from recordmill.options import values
-from recordmill.options.declaration import Group, option, options_of
+from recordmill.options.declaration import Group, option
 
 if TYPE_CHECKING:
     from recordmill.transforms.model.label_rules import LabelRules
 
 SELECTION = Group(23, "Labels and selection of records", shapes_bytes=True)
-
-# Options that have no meaning if the label is a number.
-_OF_CLASSES = (
-    *("labels_file", "label_map", "fold_labels", "include_labels", "exclude_labels"),
-    "limit_per_class",
-)
-_BINNED = ("balance", "stratify")  # they need --label-bins
-# Options without an effect if there are no labels, unless annotations have classes of their own.
-_OF_LABELS = (*_OF_CLASSES, *_BINNED, "label_offset", "unlabelled")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,57 +108,13 @@ class SelectionConfig:
             raise ConfigError(
                 f"--exclude-labels {both[0]}: contradicts --include-labels; leave one out"
             )
-        if self.label_type == "none" and not hasattr(self, "annotations"):
-            self._check_no_labels()
-        self._check_numbers()
-
-    def _check_no_labels(self) -> None:
-        declared = options_of(type(self))
-        for name in _OF_LABELS:
-            if name in declared and getattr(self, name) != declared[name].default:
-                raise ConfigError(
-                    f"--{declared[name].key}: has no effect with --label-type none, which reads no"
-                    " labels: leave one of them out"
-                )
-
-    def _check_numbers(self) -> None:
-        """Raise ConfigError for options that contradict the reading of the label."""
-        given = {
-            name: f"--{name.replace('_', '-')}"
-            for name in (*_BINNED, *_OF_CLASSES)
-            if getattr(self, name) not in (None, False, (), "none")
-        }
-        if self.label_separator is not None:
-            if not self.label_separator.strip():
-                raise ConfigError(
-                    "--label-separator: expected a text such as '|' or ',', got"
-                    f" {self.label_separator!r}"
-                )
-            if self.label_type not in (None, "class"):
-                raise ConfigError(
-                    f"--label-separator: separates classes, and with --label-type {self.label_type}"
-                    " there are none: leave one of them out"
-                )
-        if self.label_bins is not None:
-            if self.number_type is None:
-                raise ConfigError("--label-bins: applies to --label-type int or float; add one")
-            if self.label_bins < 2:
-                raise ConfigError(f"--label-bins: expected 2 or more, got {self.label_bins}")
-            if not given.keys() & {*_BINNED}:
-                raise ConfigError("--label-bins: has no effect without --stratify or --balance")
-            if getattr(self, "balance", None) == "weights":
-                raise ConfigError(
-                    "--balance weights: writes weights of classes, and --label-bins makes none:"
-                    " leave one of them out"
-                )
-        for name, flag in given.items() if self.number_type else ():
-            if name in _BINNED and self.label_bins is not None:
-                continue
-            bins = ", or add --label-bins 10" if name in _BINNED else ""
+        if self.label_separator is not None and not self.label_separator.strip():
             raise ConfigError(
-                f"{flag} needs classes, but with --label-type {self.label_type} the label is a"
-                f" number: leave one of them out{bins}"
+                "--label-separator: expected a text such as '|' or ',', got"
+                f" {self.label_separator!r}"
             )
+        if self.label_bins is not None and self.label_bins < 2:
+            raise ConfigError(f"--label-bins: expected 2 or more, got {self.label_bins}")
 
     def label_rules(self, **others: Any) -> LabelRules:
         """Return the rules for labels. others: further fields. Raises ConfigError."""

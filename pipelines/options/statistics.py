@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from recordmill.errors import ConfigError
 from recordmill.options import values
 from recordmill.options.declaration import Group, option
 
@@ -63,26 +62,3 @@ class StatisticsConfig:
         help="Learn nothing: take vocabularies, means, buckets, classes and types of columns from"
         " this earlier dataset, which was made with the same options for features.",
     )
-
-    def _check_statistics(self) -> None:
-        """Raise ConfigError for options that contradict each other."""
-        if self.schema is None and self.on_violation != "reject":
-            raise ConfigError(f"--on-violation {self.on_violation}: has no effect without --schema")
-        if self.infer_schema is not None and self.schema is not None:
-            raise ConfigError("--infer-schema writes what --schema reads: leave one of them out")
-        if self.compare_with is not None and not self.statistics:
-            raise ConfigError("--compare-with compares statistics: add --statistics")
-        if self.learned_from is not None and self.infer_schema is not None:
-            raise ConfigError(
-                "--infer-schema writes no dataset, and --learned-from would have no effect: leave"
-                " one of them out"
-            )
-        if not self.max_drift:
-            return
-        if self.compare_with is None and self.learned_from is None:
-            raise ConfigError(
-                "--max-drift: has no effect without --compare-with or --learned-from, which name"
-                " the dataset to compare with"
-            )
-        if not self.statistics:
-            raise ConfigError("--max-drift compares statistics: add --statistics")

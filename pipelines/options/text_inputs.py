@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from recordmill.errors import ConfigError
-from recordmill.pipelines.options.config import COLUMNS, refuse_given
+from recordmill.pipelines.options import rules
+from recordmill.pipelines.options.config import COLUMNS
 from recordmill.pipelines.options.file_inputs import path_labels
 from recordmill.pipelines.options.rows import RowsConfig
 from recordmill.pipelines.options.tfrecord_inputs import columns_of
@@ -31,20 +32,11 @@ def texts_of(
     columns = {name: getattr(config, name) for name in COLUMNS}
     columns |= {"text_column": text_column, "text_columns": text_columns}
     if rows.format != "auto" or _hold_rows(inputs):
-        if documents != "file":
-            raise ConfigError(
-                f"--documents {documents}: applies to folders of text files, and --input {inputs}"
-                " holds rows, of which each is a record: leave it out"
-            )
+        rules.check(config, shape="rows", where=inputs)
         columns |= columns_of(config, kind="text")
         columns |= {"worker_limits": config.worker_limits, "label_type": config.label_type}
         return TextRows(input=inputs, format=rows, unlabelled=config.unlabelled, **columns)
-    refuse_given(
-        config,
-        (*columns, "delimiter", "columns", "trim", "missing", "comment", "escape", "skip_rows"),
-        f"applies to tables, and --input {inputs} holds text files: leave the option out, or add"
-        " --format",
-    )
+    rules.check(config, shape="texts", where=inputs)
     return TextFolder(
         input=inputs,
         documents=documents,

@@ -10,7 +10,8 @@ from typing import Any
 from recordmill.errors import ConfigError, Reject
 from recordmill.notes import Note
 from recordmill.options.declaration import value_of
-from recordmill.pipelines.options.config import COLUMNS, CommonConfig, refuse_given
+from recordmill.pipelines.options import rules
+from recordmill.pipelines.options.config import COLUMNS, CommonConfig
 from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.storage.files import Location
 from recordmill.storage.members import MOST_INFLATED
@@ -42,8 +43,6 @@ from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 _ROLES = ("label_column", "split_column", "group_column", "key_column")
 _SAMPLED = 16  # files of other programs whose first records are looked at for boxes and masks
-# Options of listings and tables that do not apply to records, beside those for the format of rows.
-_REFUSED = ("path_column", "input_root", "allow_store", "weight_column")
 _PACKED = (
     Note(
         "class-numbers",
@@ -76,20 +75,12 @@ def records_of(
     Raises:
       ConfigError: an option does not apply to TFRecord files.
     """
-    refused = (*_REFUSED, *config.given_format())
-    refuse_given(config, refused, f"does not apply to TFRecord files, as --input {config.inputs}")
-    config.refuse_facts_of_paths("TFRecord files")
-    for flag, meaning in (("annotations", "names"), ("masks", "is matched by names of")):
-        if value_of(config, flag):
-            raise ConfigError(
-                f"--{flag}: {meaning} image files, but --input {config.inputs} holds the images in"
-                " records: leave it out"
-            )
+    rules.check(config, shape="records", where=config.inputs)
     name, form = config.bytes_column, None
     first = next(_files(config), None)
     label_type = config.label_type if labelled or config.number_type is None else "none"
-    if (found := media_feature(config.inputs, name)) is not None:
-        name, feature = found
+    if (media := media_feature(config.inputs, name)) is not None:
+        name, feature = media
         is_array = feature.kind == "raw" or (feature.kind != "image" and feature.dtype != "string")
         if is_array and raw is None:
             raise ConfigError(
@@ -105,7 +96,10 @@ def records_of(
                 " with recordmill images"
             )
     columns = columns_of(config, kind="media")
+    # What the input itself gives.
+    found = {} if columns["key_column"] is None else {"key-column": "the index"}
     if raw == "images" and form is None and first is not None and first.is_compressed:
+        rules.check(config, shape="records", where=config.inputs, found=found)
         names = [one for one in first.first_names() if one not in columns["drop_columns"]]
         why = ", because the file is compressed: decompress it (gunzip -k), or "
         refuse_moving(names, config.inputs, why)
@@ -131,19 +125,16 @@ def records_of(
         pixels = pixels_of(
             config.inputs, functools.partial(_first_names, config), columns["drop_columns"]
         )
+    if pixels is not None and pixels.class_mask is not None:
+        found["masks"] = "the masks of the records"
     if pixels is not None and pixels.has_objects:
-        for option in ("label_column", "label_separator", "label_type"):
-            if getattr(config, option) not in (None, "none"):
-                raise ConfigError(
-                    f"--{option.replace('_', '-')}: cannot be combined with the boxes of"
-                    f" --input {config.inputs}, which give the classes: leave it out, or leave the"
-                    f" boxes out with --drop-columns {','.join(sorted(pixels.used))}"
-                )
+        used = ",".join(sorted(pixels.used))
+        found["annotations"] = f"the boxes of the records (--drop-columns {used} leaves them out)"
+    rules.check(config, shape="records", where=config.inputs, found=found)
+    if pixels is not None and pixels.has_objects:
         if columns["label_column"] is not None:  # that of the index
             columns["drop_columns"] += (columns["label_column"],)
         columns["label_column"], label_type, unlabelled = None, None, "keep"
-    if columns["key_column"] is None:
-        config.refuse_conflicts("--key-column", "the numbers of records do not repeat")
     decides = config.key_column is not None or config.conflicts != "reject"
     return TfrecordMedia(
         input=config.inputs,

@@ -14,7 +14,6 @@ import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
-from recordmill.errors import ConfigError
 from recordmill.option_checks import list_text
 from recordmill.options import values
 
@@ -38,6 +37,11 @@ class Group:
     title: str
     shapes_bytes: bool = dataclasses.field(default=False, compare=False)
     local: bool = dataclasses.field(default=False, compare=False)
+
+    @property
+    def topic(self) -> str:
+        """The word by which `--help` finds the group."""
+        return self.title.split()[0].strip(",").lower()
 
 
 _GENERAL = Group(1000, "Options")
@@ -247,24 +251,6 @@ def build(config_class: type[_T], given: Mapping[str, Any]) -> _T:
             own = {name: fields.pop(name) for name in given if declared[name].holder == field.name}
             fields[field.name] = dataclasses.replace(values, values={**values.values, **own})
     return config_class(**fields)
-
-
-def offered(config_class: type) -> list[Option]:
-    """Return the options that help and job files show, in the order of the help.
-
-    A class that inherits options which never apply to it lists them in `REFUSED`, {name: why}.
-    They are left out here, and `check_offered` refuses them with this reason.
-    """
-    refused = getattr(config_class, "REFUSED", {})
-    return [one for one in options_of(config_class).values() if one.name not in refused]
-
-
-def check_offered(config: Any) -> None:
-    """Raise ConfigError if an option that the config's class refuses is given."""
-    declared = options_of(type(config))
-    for name, why in getattr(config, "REFUSED", {}).items():
-        if declared[name].of(config) != declared[name].default:
-            raise ConfigError(f"--{declared[name].key} {why}: leave it out")
 
 
 @functools.cache

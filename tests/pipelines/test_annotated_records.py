@@ -237,7 +237,11 @@ def without(*names: str) -> dict[str, Values]:
     [
         (without("image/object/bbox/ymax"), (), "have no feature 'image/object/bbox/ymax'"),
         (without("image/object/class/label"), (), "has boxes without classes: expected"),
-        (record_of(0), ("--unannotated", "drop"), "--unannotated: has no effect on the boxes of"),
+        (
+            record_of(0),
+            ("--unannotated", "drop"),
+            "--unannotated drop: applies to files",
+        ),
         (record_of(0), ("--mask-ignore", "0"), "--mask-ignore: has no effect without --masks"),
         (record_of(0), ("--label-column", "x"), "--label-column: cannot be combined with the"),
         (record_of(0) | {"image/segmentation/instance/encoded": [b"x"]}, (), "belong to the pix"),

@@ -278,24 +278,14 @@ def test_values_and_casts(tmp_path) -> None:
 
 
 WRONG = {
-    "neither": (["--cast", "same-kind"], "--cast: has no effect without --dtype"),
     "dtype": (["--dtype", "float33"], "expected one of bool, int8"),
-    "both": (["--per-item", "--chunk", 2], "expected one of --per-item and --chunk"),
     "chunk 0": (["--chunk", 0], "--chunk: expected 1 or more, got 0"),
     "stride 0": (["--chunk", 2, "--chunk-stride", 0], "--chunk-stride: expected 1 or more"),
-    "axis": (["--chunk-axis", 1], "--chunk-axis: has no effect without --chunk"),
-    "stride": (["--chunk-stride", 1], "--chunk-stride: has no effect without --chunk"),
-    "rest": (["--chunk-rest", "drop"], "--chunk-rest: has no effect without --chunk"),
     "bytes": (["--max-array-bytes", "3GB"], "--max-array-bytes: expected 1 to 2146435072"),
-    "column": (["--label-column", "x"], "--label-column applies to listings"),
-    "labels": (["--label-input", "y.npy"], "--label-input holds a class per item: add --per-item"),
+    "column": (["--label-column", "x"], "--label-column: applies to listings"),
     "no labels": (
         ["--label-input", "nowhere.npy", "--per-item"],
         "--label-input: nowhere.npy does not exist",
-    ),
-    "two places": (
-        ["--label-column", "a", "--label-array", "y"],
-        "expected one source of classes, got --label-array and --label-column",
     ),
     "values": (["--array-format", "values"], "cannot hold float64 exactly"),
     "balance": (["--balance", "oversample"], "needs classes, and the input has none"),

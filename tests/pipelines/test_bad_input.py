@@ -143,14 +143,6 @@ CASES = [
         *OUT,
         *("--feature-set", "tf-object-detection"),
     ),
-    case(
-        "features for decoders with raw pixels",
-        2,
-        "--feature-set tf-object-detection: .* got --image-format raw; use jpeg or png",
-        *IN,
-        *OUT,
-        *("--feature-set", "tf-object-detection", "--label-offset", "1", "--image-format", "raw"),
-    ),
     case("shards of no split", 2, "names a split 'tset'", *IN, *OUT, "--num-shards", "tset=2"),
     case(
         "stratify without labels",

@@ -42,20 +42,8 @@ def common(**given: Any) -> CommonConfig:
         ({"num_shards": 0}, "--num-shards: expected 1 or more, got 0"),
         ({"num_shards": {"train": 0}}, "--num-shards train: expected 1 or more, got 0"),
         ({"num_shards": {"../x": 1}}, "--num-shards: expected names of letters"),
-        (
-            {"num_shards": 4, "shard_size": 10**9},
-            "expected one of --num-shards and --shard-size, got 4 and 1GB; leave one out",
-        ),
         ({"max_reject_fraction": 1.5}, "--max-reject-fraction: expected 0 to 1, got 1.5"),
         ({"max_reject_fraction": math.nan}, "--max-reject-fraction: expected 0 to 1, got nan"),
-        (
-            {"balance_target": 5},
-            "--balance-target: requires --balance oversample or undersample, got --balance none",
-        ),
-        (
-            {"balance_target": "median", "balance": "weights"},
-            "--balance-target: requires --balance oversample or undersample",
-        ),
         (
             {"balance_target": 0, "balance": "oversample"},
             "--balance-target: expected 1 or more, got 0",

@@ -246,28 +246,11 @@ def test_equal_rows_under_any_key_and_in_any_format(tmp_path) -> None:
     assert [row["source"] for row in two.index("train")] == ["b.jsonl#2"]
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (("--exclude-like", "nothing"), "--exclude-like nothing: no dataset"),
-        (("--dedup", "group", "--group-column", "g"), "--dedup group: cannot be combined with"),
-    ],
-)
-def test_options_that_cannot_be_used(argv, message, tmp_path, capsys) -> None:
+def test_a_dataset_to_exclude_that_does_not_exist(tmp_path, capsys) -> None:
     (tmp_path / "a.csv").write_text("x,g,label\n1.0,g,a\n")
-    assert run("table", "--input", tmp_path / "a.csv", "--output", tmp_path / "out", *argv) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("command", "argv", "parts"),
-    [("video", (), "the clips of a video"), ("arrays", ("--chunk", "2"), "the chunks of an array")],
-)
-def test_parts_of_one_input_keep_their_group(command, argv, parts, tmp_path, capsys) -> None:
-    """If their group became that of equal records, one video could be in two splits."""
-    given = ("--input", tmp_path, "--output", tmp_path / "out", "--dedup", "group", *argv)
-    assert run(command, *given) == 2
-    assert f"--dedup group: {parts} stay together, and a record" in capsys.readouterr().err
+    given = ("--input", tmp_path / "a.csv", "--output", tmp_path / "out")
+    assert run("table", *given, "--exclude-like", "nothing") == 2
+    assert "--exclude-like nothing: no dataset" in capsys.readouterr().err
 
 
 def test_windows_overlap_and_are_not_compared(tmp_path, capsys) -> None:
@@ -577,7 +560,7 @@ def test_groups_of_a_column_that_match_are_joined(tmp_path) -> None:
         ("images", ("--near-distance", "13"), "--near-distance: expected 0 to 12 bits, got 13"),
         ("text", ("--near-similarity", "0.4"), "--near-similarity: expected 0.5 to 1, got 0.4"),
         ("text", ("--near-distance", "4"), "--near-distance is for images"),
-        ("table", (), "--near-duplicates compares images, clips or texts, not rows of tables"),
+        ("table", (), "--near-duplicates drop compares images, clips or texts: use --dedup"),
     ],
 )
 def test_options_of_near_duplicates(command, argv, message, tmp_path, capsys) -> None:

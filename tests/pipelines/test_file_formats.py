@@ -198,17 +198,11 @@ def test_listings_get_hints(name, text, argv, words, photos, tmp_path, capsys):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "argv",
-    ["--columns path", "--delimiter ;", "--encoding latin-1", "--quoting on", "--header yes",
-     "--comment #", "--trim", "--escape \\", "--missing ?", "--decimal ,", "--skip-rows 2"],
-)  # fmt: skip
 @pytest.mark.parametrize("command", ["images", "video", "arrays"])
-def test_options_of_listings_are_refused_for_a_folder(command, argv, photos, tmp_path, capsys):
+def test_options_of_listings_are_refused_for_a_folder(command, photos, tmp_path, capsys):
     output = ("--output", tmp_path / "out")
-    assert run(command, "--input", photos, *output, *argv.split()) == 2
-    error = capsys.readouterr().err
-    assert f"{argv.split()[0]} applies to listings" in error
+    assert run(command, "--input", photos, *output, "--skip-rows", "2") == 2
+    assert "--skip-rows: applies to listings" in capsys.readouterr().err
 
 
 def words(count: int) -> str:

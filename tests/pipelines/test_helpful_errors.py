@@ -92,7 +92,7 @@ def test_segments_may_have_a_duration(name, tmp_path, capsys):
     assert keys_of(made) == {"x.wav@0-0.1", "x.wav@0.1-0.15", "x.wav@0.1-"}
     both = ("--duration-column", "duration", "--end-column", "duration")
     assert run("audio", *given, *both, "--output", tmp_path / "b") == 2
-    assert "expected only one of --end-column and --duration-column" in capsys.readouterr().err
+    assert "--end-column: cannot be combined with --duration-column" in capsys.readouterr().err
     milliseconds = ("--duration-column", "duration_ms")
     assert run("audio", *given, *milliseconds, "--output", tmp_path / "b") == 2
     assert (

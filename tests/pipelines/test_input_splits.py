@@ -231,7 +231,6 @@ def test_files_of_rows_as_inputs(command, tmp_path):
             "--splits train=0.8,test=0.2: contradicts the split of each record, which comes from"
             " the names of the files: leave --splits out, or pass --split-from none",
         ),
-        (("--split-column", "x", "--split-from", "files"), "contradicts --split-from files"),
         (("--split-column", "z"), "no column 'z'"),
     ],
 )

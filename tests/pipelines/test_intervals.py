@@ -200,22 +200,10 @@ def test_files_that_are_no_intervals(content, words, plant, tmp_path, capsys):
     assert not (tmp_path / "out" / "dataset.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--outside-label", "ok"], "--outside-label: has no effect without --intervals"),
-        (
-            ["--intervals", "i.csv", "--label-column", "class"],
-            "--label-column contradicts --interva",
-        ),
-        (["--intervals", "i.csv", "--label-type", "float"], "--label-type contradicts --intervals"),
-        (["--intervals", "absent.csv"], "--intervals"),
-    ],
-)
-def test_options_that_contradict_intervals(options, words, plant, tmp_path, capsys):
+def test_intervals_that_do_not_exist(plant, tmp_path, capsys):
     argv = ("--input", plant, "--time-column", "time", "--window", 4, "--output", tmp_path / "out")
-    assert run("sensor", *argv, *options) == 2
-    assert re.search(words, " ".join(capsys.readouterr().err.split()))
+    assert run("sensor", *argv, "--intervals", "absent.csv") == 2
+    assert "--intervals" in capsys.readouterr().err
 
 
 def test_a_note_names_classes_that_no_window_has(plant, tmp_path):

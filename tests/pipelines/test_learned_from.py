@@ -159,7 +159,6 @@ def test_a_column_may_have_no_value_at_all(
         ("", ["--label-offset", "1"], "--label-offset is 1, and was 0"),
         ("plain=noise", [], "'noise' is new; 'plain' is missing"),
         ("", ["--labels-file", "{tmp}/ab.txt"], "class 0 is 'b' in --labels-file, and 'a' in"),
-        ("", ["--infer-schema", "{tmp}/x.pbtxt"], "--learned-from would have no effect"),
     ],
 )
 def test_contradictions_are_errors_before_work(

@@ -176,8 +176,6 @@ def test_many_integers_in_arrays_name_both_readings(tmp_path, capsys):
     ("argv", "said"),
     [
         (("--label-type", "int"), "no folder gives a number: name the folders by the numbers, or"),
-        (("--label-type", "none", "--label-from", "(a)"), "contradicts --label-from (a)"),
-        (("--label-type", "none", "--label-array", "y"), "contradicts --label-array"),
         (("--label-type", "int", "--label-from", "(i)"), "no file has a number to predict; the"
          " first: in.npz: its path: expected a 64-bit integer, got 'i'"),
         (("--label-type", "int", "--label-array", "y"), "labels of complex64: expected integers"),
@@ -263,7 +261,7 @@ def test_windows_whose_number_cannot_be_found(tmp_path, capsys):
     assert "--label-type float: no label column was found: name it with --label-column" in message
     options += ("--label-column", "y")
     message = error("sensor", source, capsys, *options, "--window-label", "majority")
-    assert "--window-label majority: chooses a class, but with --label-type float" in message
+    assert "--window-label majority: cannot be combined with --label-type float" in message
     source.write_text(source.read_text().replace(",x,", ",label,"))
     message = error("sensor", source, capsys, *options)
     assert "column 'label' has the name" in message

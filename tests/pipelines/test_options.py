@@ -15,7 +15,7 @@ from recordmill.options import declaration, values
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.dataset_commands import InspectConfig
 from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import command_line, config, help_page
+from recordmill.pipelines.options import command_line, config, help_page, rules
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
 
@@ -453,7 +453,7 @@ def test_the_most_used_options_exist() -> None:
     for name in DATASETS:
         data_type = DATA_TYPES[name]
         declared = getattr(importlib.import_module(data_type.module), data_type.config)
-        offered |= {one.key for one in declaration.offered(declared)}
+        offered |= {one.key for one in rules.offered(declared)}
     assert help_page._MOST_USED - {"config", "help"} <= offered
 
 

@@ -79,7 +79,7 @@ def test_conflicts_are_an_error(folder, capsys):
 
 def test_without_keys_there_is_nothing_to_decide(folder, capsys):
     made(folder, "--conflicts", "first", code=2)
-    assert "--conflicts first: has no effect without --key-column or --dedup drop" in (
+    assert "--conflicts first: has no effect without --key-column, --dedup drop or" in (
         capsys.readouterr().err
     )
     assert len(made(folder, "--conflicts", "first", "--dedup", "drop").keys("train")) == 5

@@ -359,10 +359,6 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
             "expected at least one series for each of the splits",
         ),
         (["--time-column", "time", "--window", 2, "--step", "soon"], "expected a duration"),
-        (
-            ["--time-column", "time", "--window", 2, "--split-by", "time", "--stratify"],
-            "--stratify contradicts --split-by time",
-        ),
         (["--time-column", "time", "--window", 2, "--window-label", "ahead:x"], "ahead:ROWS"),
         (
             ["--time-column", "time", "--window", 2, "--window-label", "majority"],

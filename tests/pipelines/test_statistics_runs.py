@@ -412,11 +412,8 @@ def test_pictures_keep_a_schema_by_their_headers(tmp_path):
 
 WRONG = {
     ("--schema", "nowhere.pbtxt"): "nowhere.pbtxt: it or its folder does not exist",
-    ("--on-violation", "keep"): "--on-violation keep: has no effect without --schema",
     ("--on-violation", "drop"): "expected one of reject, fail, keep; got 'drop'",
     ("--compare-with", "nowhere"): "--compare-with nowhere: no dataset",
-    ("--compare-with", "x", "--statistics=false"): "--compare-with compares statistics: add --stat",
-    ("--infer-schema", "s", "--schema", "s"): "leave one of them out",
 }
 
 

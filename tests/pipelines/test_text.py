@@ -306,11 +306,6 @@ def test_quotes_that_hide_rows_are_told(tmp_path, capsys):
         (("--tokenizer", "wrods"), "expected words, whitespace, chars, bytes, bpe or"),
         (("--tokenizer", "missing.json"), "--tokenizer missing.json: there is no such file"),
         (("--tokenizer", str(SMS)), "expected a Hugging Face tokenizer.json or a SentencePiece"),
-        (
-            ("--features", "tokens", "--augment", "word-swap"),
-            "--augment applies to oversampled copies",
-        ),
-        (("--dedup", "group", "--group-column", "SMS"), "--dedup group: cannot be combined"),
         (("--min-frequency", "3"), "--min-frequency: requires a learned vocabulary"),
         (("--tokenizer", "words", "--min-frequency", "99999"), "no token in the"),
     ],

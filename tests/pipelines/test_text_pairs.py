@@ -340,14 +340,6 @@ def test_rows_without_one_of_the_texts_are_rejected(tmp_path):
             ["--text-columns", "question,answer", "--tokenizer", "words", "--max-length", 4],
             "--max-length 4: expected 5 or more",
         ),
-        (
-            ["--text-columns", "question,answer", "--text-column", "question"],
-            "expected only one of --text-column and --text-columns",
-        ),
-        (
-            ["--text-columns", "question,answer", "--near-duplicates", "drop"],
-            "--near-duplicates: compares single texts",
-        ),
     ],
 )
 def test_what_cannot_be_made_is_an_error(options, words, source, tmp_path, capsys):
@@ -368,7 +360,7 @@ def test_tokenizer_files_that_do_not_separate_texts(source, tmp_path, capsys):
     argv = ("--input", folder, "--output", tmp_path / "out", "--text-columns", "a,b")
     assert run("text", *argv) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "--text-columns applies to tables" in message
+    assert "--text-columns: applies to files of rows, and --input" in message
 
 
 def test_an_exported_model_has_one_input(source, tmp_path, capsys):

@@ -221,7 +221,7 @@ def test_a_dataset_of_vectors(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--features", "embeddings"), "expected both --features embeddings"),
+        (("--features", "embeddings"), "--features embeddings: has no effect without --embed"),
         (("--features", "text", "--embeddings", "T"), "expected both --features embeddings"),
         (("--embeddings", "missing.txt"), "--embeddings missing.txt: there is no such file"),
         (
