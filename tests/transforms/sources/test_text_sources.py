@@ -645,6 +645,7 @@ def test_a_file_that_changed_since_it_was_listed(name: str, tmp_path: pathlib.Pa
     source = TextRows(input=str(tmp_path / name))
     listed, _ = source.scan()
     layout = source.layout([listed.rows])
+    source = pickle.loads(pickle.dumps(source))  # as another process gets it
     write(tmp_path / name, (tmp_path / name).read_bytes() + b"\n")
     with pytest.raises(ChangedInputError, match=f"{name} changed while the job ran"):
         list(source.read(listed.rows, layout))

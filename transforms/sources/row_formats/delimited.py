@@ -81,6 +81,7 @@ class DelimitedFile:
         return {name: ColumnType() for name in self._names}
 
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
+        self._file.hold()
         begin = self._file.begin if self._shape.columns else self._first_row[1]
         if self._shape.columns:
             self._refuse_header()

@@ -84,9 +84,17 @@ class TextFile:
             file_format.encoding
         )
         self.quote_anomalies: QuoteAnomalies = {}
+        self._whole: bytes | None = None
         # In CSV and TSV rows are numbered; in other formats the row number is the line number.
         self._table = file_format.format in DELIMITED
         self._rules = quote_rules(file_format) if self._table and file_format.quotes else None
+
+    def hold(self) -> None:
+        """Hold a small file in memory, because all of it will be read."""
+        small = self.origin.size is not None and self.origin.size <= limits.PART_BYTES
+        if self._whole is None and self.file_format.compression is None and small:
+            with self.origin.parsing(), self.origin.open() as file:
+                self._whole = file.read()
 
     def cut(self, start: int = 0, end: int | None = None) -> Iterator[Block | LargeRow]:
         """Yield the rows from offset `start` to `end`; all rows, in UTF-8, of a streamed file."""
@@ -117,6 +125,7 @@ class TextFile:
 
         Does not read a compressed file without quotes.
         """
+        self.hold()
         if self._is_one_section(begin, size):
             yield FileSection(begin, len(self._head), 1, len(self._head) - begin)
             return
@@ -162,6 +171,7 @@ class TextFile:
     def lines(self, section: FileSection, *, header: bool = False) -> Iterator[LineBlock]:
         """Yield the rows of a section. header: whether the first row is the header."""
         number = section.row - header
+        self.hold()
         for block in self.cut(section.start, section.end):
             self._refuse_open_quote(block, number)
             if isinstance(block, LargeRow):
@@ -404,7 +414,7 @@ class TextFile:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
-        with self.origin.open() as file:
+        with self.origin.open() if self._whole is None else io.BytesIO(self._whole) as file:
             match self.file_format.compression:
                 case None:
                     yield file

@@ -183,8 +183,12 @@ class RowInput:
         return self.format.is_joined(_name(file)) and Member.of(file.path) is None
 
     def open(self, file: File) -> RowFile:
-        """Open a listed file."""
-        return open_rows(self.origin(file), self.file_format(file))
+        """Open a listed file. The one that was opened last stays in memory."""
+        if file != self._last.file:
+            self._last.opened = open_rows(self.origin(file), self.file_format(file))
+            self._last.file = file
+        assert self._last.opened is not None
+        return self._last.opened
 
     def _find(self) -> Iterator[tuple[int, LaidOutInput, File | SkippedPath | Reject]]:
         alone = len(self.laid_out) == 1
@@ -202,6 +206,10 @@ class RowInput:
                 raise ConfigError(f"the input cannot be used: {error}") from error
             if self._shards_in(one.root):
                 _check_complete(one.root.root, names)
+
+    @functools.cached_property
+    def _last(self) -> _LastFile:
+        return _LastFile()
 
     def _is_empty(self, file: File) -> bool:
         """Return whether a file is empty, as Spark and others write for parts without rows."""
@@ -246,6 +254,17 @@ class RowInput:
         if root.is_folder and isinstance(item, File) and not self.format.recognizes(_name(item)):
             return SkippedPath(filter_reason(_name(item)))
         return item
+
+
+class _LastFile:
+    """The file that was opened last; none for another process."""
+
+    def __init__(self) -> None:
+        self.file: File | None = None
+        self.opened: RowFile | None = None
+
+    def __reduce__(self) -> tuple[type[_LastFile], tuple[()]]:
+        return _LastFile, ()
 
 
 def holds_rows(root: InputRoot) -> bool:
