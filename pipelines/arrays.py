@@ -25,7 +25,6 @@ from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS, ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
-from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.splitters.split_files import split_files
 
 ARRAYS = Group(30, "Arrays", shapes_bytes=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from recordmill.errors import ConfigError
 from recordmill.options.declaration import Group, GroupValues, option_group
 from recordmill.pipelines.duplicate_rules import same_content
 from recordmill.pipelines.options.augmentation import augment_all_option, augment_option
@@ -25,7 +24,6 @@ from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.audio.audio_reading import AudioHeaders
 from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter
 from recordmill.transforms.sources.files.folders import NOT_AUDIO
-from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
 from recordmill.transforms.sources.splitters.split_files import split_files
 
@@ -80,15 +78,6 @@ def data_type(config: AudioConfig) -> DataType:
             encoder=encoder,
             duplicates=same_content(config),
             unit="clip",
-        )
-    if isinstance(files, MediaRows):
-        refuse_given(
-            config,
-            SEGMENT_COLUMNS,
-            "is for segments of files that a listing names, but --input"
-            f" {config.inputs} holds the files themselves, in the column"
-            f" {files.bytes_column!r}, and without --clip-mode split segments of these are not"
-            " supported: write each value to a file, and name the files in a listing",
         )
     return DataType(
         name="audio",
