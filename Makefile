@@ -138,6 +138,8 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(MAKE) test-others
+	$(MAKE) test-fast PYTHON=python3.12 VENV=build/py312
+	RECORDMILL_BEAM_PATCHES=0 $(MAKE) test-fast PYTHON=python3.13 VENV=build/py313
 	$(BIN)/python -m pytest -n $(WORKERS) -m hypothesis --hypothesis-profile thorough
 	$(BIN)/python -m tests.golden --workers 2
 	$(BIN)/python -m tests.soak.sameness

@@ -3,12 +3,15 @@
 import subprocess
 import sys
 
+import pytest
+
 from recordmill.format.manifest import load
 from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
 from tests.tutorial import DATASETS, scripts, trainings
 
 
+@pytest.mark.long
 def test_the_tutorial_leads_from_a_folder_to_training(tmp_path, monkeypatch):
     for script in scripts(tmp_path):
         ended = subprocess.run(

@@ -49,12 +49,14 @@ def test_what_a_script_defines_reaches_encoder_processes(tmp_path):
     assert json.loads(reject)["detail"] == "it is seven"
 
 
+@pytest.mark.long
 def test_errors_end_a_script_as_they_end_a_command(tmp_path):
     text = expect_exit(start(tmp_path / "out", {"max_reject_fraction": 0}), 1)
     assert "1 of 20" in text
     assert "while running" not in text
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_script_and_the_next_run_continues(tmp_path):
     reached = tmp_path / "reached"
     # A shell that starts these tests in the background ignores the signal, for the script, too.

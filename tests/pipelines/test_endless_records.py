@@ -34,6 +34,7 @@ def run(folder: pathlib.Path, texts: list[str], *options: str) -> int:
     return main(["text", *map(str, argv)])
 
 
+@pytest.mark.long
 def test_a_record_on_which_a_tokenizer_panics_is_rejected(tmp_path: pathlib.Path) -> None:
     texts = ["a", "a a", PANIC, "b"]
     assert run(tmp_path, texts, "--max-reject-fraction", "0.3") == 0

@@ -343,6 +343,7 @@ def test_changed_content_of_staging_is_damage(kind, file, old, new, said, every,
     assert (code, said in told) == (1, True), told
 
 
+@pytest.mark.long
 def test_changed_datasets_never_crash_a_command(every):
     """A part of tests/soak/fuzz_datasets.py."""
     with fuzz_datasets.fast_runs():

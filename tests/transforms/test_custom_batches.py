@@ -97,6 +97,7 @@ def test_keys_may_change_after_they_were_hashed(tmp_path):
         publish(tmp_path / "repeated", [repeated])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stratify", [False, True])
 def test_groups_stay_in_one_split_and_are_in_the_index(tmp_path, stratify):
     groups = [None if i % 10 == 9 else f"group {i % 23}" for i in range(200)]
@@ -120,6 +121,7 @@ def test_a_group_cannot_have_several_splits(tmp_path, splits):
         publish(tmp_path / "out", [rows])
 
 
+@pytest.mark.long
 def test_a_label_for_every_record_or_for_none(tmp_path):
     labels = [None if i % 10 == 0 else "ant" for i in range(100)]
     rows = rows_of(100, label=labels)
@@ -129,6 +131,7 @@ def test_a_label_for_every_record_or_for_none(tmp_path):
     publish(tmp_path / "none", [rows_of(10, label=[None] * 10)], encoder=Labelled())
 
 
+@pytest.mark.long
 def test_batches_may_differ_in_the_order_of_columns_and_in_columns_of_nulls(tmp_path):
     rows = rows_of(100)
     some, others = rows.slice(0, 50), rows.slice(50)

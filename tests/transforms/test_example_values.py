@@ -81,6 +81,7 @@ def test_examples_are_written_byte_by_byte_as_they_were(tmp_path):
     }
 
 
+@pytest.mark.long
 def test_the_dataset_does_not_depend_on_how_examples_are_batched(tmp_path):
     """The form of a feature in a batch (list or value, text or bytes) depends on its records."""
     mixed = examples(
@@ -123,6 +124,7 @@ def test_features_may_be_keys_and_classes(tmp_path):
     assert not {"id", "kind"} & made.features.keys()
 
 
+@pytest.mark.long
 def test_elements_that_are_not_examples_are_rejected(tmp_path):
     given = [*sixty(), b"no Example", b"\x0a\x09\x0a\x07", b""]
     made = write(

@@ -251,6 +251,7 @@ def test_columns_have_the_roles_of_options(name, tmp_path):
     assert bool(theirs.rejects) == (name == "rejected rows")
 
 
+@pytest.mark.long
 def test_a_rejected_row_does_not_disturb_what_is_learned(tmp_path):
     data = people(tmp_path / "people.csv")  # every tenth row has no class
     argv = ("table", "--input", data, "--label-column", "kind")
@@ -264,6 +265,7 @@ def test_a_rejected_row_does_not_disturb_what_is_learned(tmp_path):
     assert len(ours.rejects) == 8
 
 
+@pytest.mark.long
 def test_a_rejected_sample_does_not_disturb_windows(tmp_path):
     data = tmp_path / "series.csv"
     rows = [f"2024-01-01T{at // 60:02d}:{at % 60:02d}:00,{at % 9}" for at in range(600)]
@@ -276,6 +278,7 @@ def test_a_rejected_sample_does_not_disturb_windows(tmp_path):
     assert ours.rejects
 
 
+@pytest.mark.long
 def test_numbers_beyond_float32_are_rejected_before_statistics_are_learned(tmp_path):
     data = tmp_path / "numbers.csv"
     data.write_text("x\n" + "".join(f"{number}\n" for number in range(50)) + "1e300\n")
@@ -337,6 +340,7 @@ def test_text_files_in_folders_are_texts(documents, tmp_path):
     assert_same(ours, theirs)
 
 
+@pytest.mark.long
 def test_a_vocabulary_of_an_earlier_dataset_is_not_learned_again(tmp_path):
     data = texts(tmp_path / "texts")
     first = of_values(tmp_path / "first", ReadText(str(data)), TokenizeText("words"))
@@ -536,6 +540,7 @@ def test_mistakes_are_errors_of_the_step(name):
         make()
 
 
+@pytest.mark.long
 def test_a_text_encoder_with_all_options_learns_its_vocabulary(tmp_path):
     data = texts(tmp_path / "texts")
     options = TextOptions(tokenizer="words", features=("bow",), ngrams=2, min_chars=25)
@@ -559,6 +564,7 @@ def recordings(place: pathlib.Path, *, bad: int) -> str:
     return str(folder)
 
 
+@pytest.mark.long
 def test_rejected_inputs_are_compared_with_inputs_not_with_their_clips(tmp_path):
     data = recordings(tmp_path, bad=4)
     count = sum(path.is_file() for path in pathlib.Path(data).rglob("*.*"))
@@ -631,6 +637,7 @@ def test_a_class_whose_files_are_all_rejected_is_noted(name, decoded, tmp_path):
         of_values(tmp_path / "failing", *steps(), fail_on=("empty-class",), **LENIENT)
 
 
+@pytest.mark.long
 def test_a_class_whose_recordings_are_all_rejected_is_noted(tmp_path):
     data = pathlib.Path(recordings(tmp_path, bad=0))
     (data / "lost").mkdir()

@@ -271,6 +271,7 @@ def test_columns_of_decoded_images_that_were_dropped_are_an_error(tmp_path):
         write(tmp_path / "out", build)
 
 
+@pytest.mark.long
 def test_records_before_and_after_a_rerun_are_compared(tmp_path):
     def build(pipeline, count=50):
         return pipeline | beam.Create(animals(count))
@@ -286,6 +287,7 @@ def test_records_before_and_after_a_rerun_are_compared(tmp_path):
     assert other.ledger.records.written == 51
 
 
+@pytest.mark.long
 def test_a_rerun_takes_over_shards_that_an_interrupted_run_has_finished(tmp_path, monkeypatch):
     def build(pipeline):
         return pipeline | beam.Create(animals(50))

@@ -183,6 +183,7 @@ def test_batches_of_your_own(run_example):
     assert rows["__split__"] == ["train"] * 4
 
 
+@pytest.mark.long
 def test_examples_run_one_after_another_in_one_folder(run_example):
     for heading in examples():
         run_example(heading)
@@ -376,6 +377,7 @@ def test_an_encoder_that_writes_other_features_than_it_declares(declared, why, t
     assert not [*tmp_path.glob(".recordmill/*/info/*")]
 
 
+@pytest.mark.long
 def test_too_many_rejects_are_reported_and_finished_shards_kept(tmp_path):
     batches = tiny_batches(100)
     bad = batches[0].set_column(2, "value", pa.array([b"bad"] * 10))
@@ -411,6 +413,7 @@ def test_too_many_rejects_of_a_listing_are_reported_before_anything_is_written(t
         results(build)
 
 
+@pytest.mark.long
 def test_a_dataset_is_replaced_only_where_that_is_said(tmp_path):
     write(tmp_path / "out", tiny_batches(50), num_shards=4)
     write(tmp_path / "out", tiny_batches(50), num_shards=4)  # the same

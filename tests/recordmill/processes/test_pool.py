@@ -272,6 +272,7 @@ def test_rows_that_crash_their_process_are_found(pool):
 SLOW = TaskLimits(seconds=0.2)
 
 
+@pytest.mark.long
 def test_rows_that_take_too_much_processor_time_are_found(pool):
     rows = [1, -4, 2, -4, 3]
     task = dataclasses.replace(rows_of(rows), limits=SLOW)
@@ -297,6 +298,7 @@ def test_a_process_that_waits_exceeds_no_limit(pool, tmp_path):
     assert waiting.result(timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [-1, -4])
 def test_a_task_whose_rows_all_fail_is_no_fault_of_its_rows(pool, value):
     with pytest.raises(WorkerCrashedError, match="16 records of 100, all that were tried alone"):
