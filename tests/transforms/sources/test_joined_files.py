@@ -32,12 +32,27 @@ def files(draw: st.DrawFn) -> bytes:
     return text.encode(encoding)
 
 
+OBJECTS = st.sampled_from(
+    [
+        *('{"a": 1, "label": "p"}', '{"a": 2.5, "b": "x", "label": "q"}', '{"b": [1, 2]}', ""),
+        *('{"a": "z", "label": "p"}', '{"a": {"c": 1}, "label": "q"}', "[1]", "{", "é"),
+    ]
+)
+
+
+@st.composite
+def json_files(draw: st.DrawFn) -> bytes:
+    lines = ['{"a": 1, "label": "p"}', *draw(st.lists(OBJECTS, max_size=6))]
+    text = draw(st.sampled_from(["\n", "\r\n"])).join(lines) + draw(st.sampled_from(["", "\n"]))
+    return text.encode(draw(st.sampled_from(["utf-8", "utf-8", "utf-8-sig", "latin-1"])))
+
+
 def read(folder: pathlib.Path, small: int, row_format: RowFormat) -> object:
     """Everything that is read from a folder: columns, rows, sorted rejects, counts."""
     kept: Counter[str] = Counter()
     rows, rejects = [], []
     with mock.patch.object(row_sections, "SMALL", small):
-        source = TableRows(input=f"{folder}/*.csv", label_column="label", format=row_format)
+        source = TableRows(input=f"{folder}/*.*", label_column="label", format=row_format)
         try:
             parts = [one.rows for one in source.scan() if one.rows is not None]
             layout = source.layout(parts, Location.parse(str(folder / f"kept{small}")))
@@ -59,3 +74,11 @@ def test_rows_and_rejects_are_those_of_single_files(tmp_path_factory, contents, 
     for number, content in enumerate(contents):
         (folder / f"{number}.csv").write_bytes(content)
     assert read(folder, row_sections.SMALL, row_format) == read(folder, 0, row_format)
+
+
+@given(st.lists(json_files(), min_size=2, max_size=6))
+def test_rows_of_json_lines_are_those_of_single_files(tmp_path_factory, contents):
+    folder = tmp_path_factory.mktemp("objects")
+    for number, content in enumerate(contents):
+        (folder / f"{number}.jsonl").write_bytes(content)
+    assert read(folder, row_sections.SMALL, RowFormat()) == read(folder, 0, RowFormat())

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from recordmill.errors import Reason
 from recordmill.notes import count_of
 from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.row_boundaries import IntArray, drop_spaces
-from recordmill.transforms.sources.row_formats.row_file import BadRow, Rows, in_order
+from recordmill.transforms.sources.row_formats.row_file import Rows, in_order
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_files import quote_rules
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, ValueParser
@@ -87,12 +86,10 @@ class CsvBlockParser:
         ]
         raw = lines.rows() if any(part.malformed for part in parts) else []
         bad = [
-            BadRow(
-                int(lines.numbers[row]),
-                Reason.BAD_VALUE,
+            lines.bad_row(
+                row,
                 f"expected {count_of(len(self._names), 'column')}, got {count}"
                 + (_CR_INSIDE if b"\r" in raw[row] else ""),
-                0 if lines.files is None else int(lines.files[row]),
             )
             for part in parts
             for row, count in part.malformed
@@ -100,7 +97,7 @@ class CsvBlockParser:
         return Rows(
             columns=pa.record_batch(texts, names=names),
             numbers=lines.numbers[rows],
-            files=None if lines.files is None else lines.files[rows],
+            files=lines.files_of(rows),
             bad=in_order([*lines.bad, *bad]),
             blank=int(blank.sum()),
         )

@@ -21,6 +21,7 @@ from recordmill.transforms.sources.row_formats.text_encodings import is_utf8
 from recordmill.transforms.sources.row_formats.text_files import TextFile, ends_lines_with_cr
 
 SMALL = 256 << 10  # bytes of a file that is joined with others
+MOST = 1 << 20  # bytes of files that are joined
 
 
 class JoinedFiles(NamedTuple):
@@ -55,6 +56,15 @@ class JoinedFiles(NamedTuple):
                 bad=tuple(bad),
             )
             yield from split_block(joined)
+
+
+def lines_of(file: TextFile, section: FileSection) -> Iterator[LineBlock]:
+    """Yield the rows of a section of files without headers, of which `file` is the first."""
+    if not section.more:
+        yield from file.lines(section)
+        return
+    for joined in read_joined(section, file.origin):
+        yield from joined.lines(file.file_format)
 
 
 def read_joined(section: FileSection, origin: Origin) -> Iterator[JoinedFiles]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason
+from recordmill.errors import ConfigError
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats import json_blocks
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -20,6 +20,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
     unify,
 )
 from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
+from recordmill.transforms.sources.row_formats.joined_files import lines_of
 from recordmill.transforms.sources.row_formats.json_documents import (
     SPACE,
     describe_json,
@@ -38,6 +39,7 @@ from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
     Origin,
     Rows,
+    in_order,
 )
 from recordmill.transforms.sources.row_formats.row_format import FileFormat
 from recordmill.transforms.sources.row_formats.text_columns import json_text
@@ -91,7 +93,7 @@ class JsonLines:
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         column_types: ColumnTypes = {}
-        for lines in self._file.lines(section):
+        for lines in lines_of(self._file, section):
             if json_blocks.may_have_many_keys(lines):
                 self._check_cells(lines, json_blocks.count_keys(lines))
             parsed = json_blocks.infer(lines, self._value_parser)
@@ -100,7 +102,7 @@ class JsonLines:
                 found, outer, equal = parsed
             else:
                 raw = _objects(lines)
-                rows, objects, _ = _flattened(*raw, _mixed_names(raw[1]))
+                rows, objects, _ = _flattened(lines, *raw, _mixed_names(raw[1]))
                 kept = {*rows}
                 whole = [item for n, item in zip(raw[0], raw[1], strict=True) if n in kept]
                 outer = names_of_objects(whole)
@@ -115,7 +117,7 @@ class JsonLines:
                     if kind == pa.float64()
                 }
                 odd = {
-                    name: _odd_value(columns[name], rows)
+                    name: _odd_value(columns[name], rows, lines)
                     for name, kind in found.items()
                     if kind == pa.string()
                 }
@@ -135,18 +137,22 @@ class JsonLines:
     def read(
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
     ) -> Iterator[Rows]:
-        for lines in self._file.lines(section):
+        for lines in lines_of(self._file, section):
             self._check_cells(lines, len(wanted))
             parsed = json_blocks.parse(lines, wanted)
             if parsed is not None:
-                yield Rows(columns=parsed, numbers=lines.numbers, bad=lines.bad)
+                yield Rows(columns=parsed, numbers=lines.numbers, files=lines.files, bad=lines.bad)
                 continue
-            rows = _flattened(*_objects(lines), {*wanted.names, *text})
-            numbers, objects, bad = _reject_nested(*rows, text)
+            found = _flattened(lines, *_objects(lines), {*wanted.names, *text})
+            rows, objects, bad = _reject_nested(lines, *found, text)
             with self._origin.parsing():
                 arrays = [_array(self._values(field.name, objects), field.type) for field in wanted]
-            columns = pa.record_batch(arrays, schema=wanted)
-            yield Rows(columns=columns, numbers=np.array(numbers, np.int64), bad=sorted(bad))
+            yield Rows(
+                columns=pa.record_batch(arrays, schema=wanted),
+                numbers=lines.numbers[np.array(rows, np.int64)],
+                files=lines.files_of(rows),
+                bad=in_order(bad),
+            )
 
     def _values(self, name: str, objects: list[dict[str, Any]]) -> list[Any]:
         """Return the values of a column, None for missing ones."""
@@ -190,19 +196,22 @@ class PlainLines:
         self, section: FileSection, wanted: pa.Schema, text: Collection[str]
     ) -> Iterator[Rows]:
         del text
-        for lines in self._file.lines(section):
+        for lines in lines_of(self._file, section):
             array = pa.array(lines.rows(), pa.string())
             columns = pa.record_batch([array] * len(wanted), schema=wanted)
-            yield Rows(columns=columns, numbers=lines.numbers, bad=lines.bad)
+            yield Rows(columns=columns, numbers=lines.numbers, files=lines.files, bad=lines.bad)
 
 
-def _odd_value(values: list[Any], rows: list[int]) -> OddValue | None:
+def _odd_value(values: list[Any], rows: list[int], lines: LineBlock) -> OddValue | None:
     """Return the first value that makes text of a column of numbers, lists or booleans, or None.
 
-    rows: the row numbers of the values.
+    rows: the indices of the values among the lines.
     """
-    odd = odd_json(values)
-    return odd and OddValue(json_text(values[odd[0]]) or "", odd[1], rows[odd[0]])
+    if (odd := odd_json(values)) is None:
+        return None
+    at, kind = odd
+    place = lines.bad_row(rows[at], "")
+    return OddValue(json_text(values[at]) or "", kind, place.number, of=place.file)
 
 
 _Objects = tuple[list[int], list[dict[str, Any]], list[BadRow]]
@@ -216,33 +225,37 @@ def _mixed_names(objects: list[dict[str, Any]]) -> set[str]:
 
 
 def _flattened(
-    numbers: list[int], objects: list[dict[str, Any]], bad: list[BadRow], whole: Collection[str]
+    lines: LineBlock,
+    rows: list[int],
+    objects: list[dict[str, Any]],
+    bad: list[BadRow],
+    whole: Collection[str],
 ) -> _Objects:
     """Return objects without objects inside, except under the names `whole`; see `flat_object`."""
     kept: list[int] = []
     flat: list[dict[str, Any]] = []
     rejected = list(bad)
-    for number, item in zip(numbers, objects, strict=True):
+    for row, item in zip(rows, objects, strict=True):
         try:
             flat.append(flat_object(item, whole))
-            kept.append(number)
+            kept.append(row)
         except ValueError as error:
-            rejected.append(BadRow(number, Reason.BAD_VALUE, str(error)))
+            rejected.append(lines.bad_row(row, str(error)))
     return kept, flat, rejected
 
 
 def _objects(lines: LineBlock) -> _Objects:
-    """Parse lines. Returns (row numbers, objects, bad rows)."""
-    numbers: list[int] = []
+    """Parse lines. Returns (indices of the rows, objects, bad rows)."""
+    rows: list[int] = []
     objects: list[dict[str, Any]] = []
     bad = list(lines.bad)
-    for number, line in zip(lines.numbers.tolist(), lines.rows(), strict=True):
+    for row, line in enumerate(lines.rows()):
         try:
             objects.append(_object(line))
-            numbers.append(number)
+            rows.append(row)
         except ValueError as error:
-            bad.append(BadRow(number, Reason.BAD_VALUE, str(error)))
-    return numbers, objects, bad
+            bad.append(lines.bad_row(row, str(error)))
+    return rows, objects, bad
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -266,7 +279,8 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _reject_nested(
-    numbers: list[int],
+    lines: LineBlock,
+    rows: list[int],
     objects: list[dict[str, Any]],
     bad: list[BadRow],
     texts: Collection[str],
@@ -274,15 +288,15 @@ def _reject_nested(
     """Reject objects that have a list or an object in one of the columns `texts`."""
     good = []
     rejected = list(bad)
-    for number, item in zip(numbers, objects, strict=True):
+    for row, item in zip(rows, objects, strict=True):
         nested = next((name for name in texts if isinstance(item.get(name), list | dict)), None)
         if nested is None:
-            good.append((number, item))
+            good.append((row, item))
         else:
             kind = "a list" if isinstance(item[nested], list) else "an object"
             why = f"expected text or a number in column {nested!r}, got {kind}"
-            rejected.append(BadRow(number, Reason.BAD_VALUE, why))
-    return [number for number, _ in good], [item for _, item in good], rejected
+            rejected.append(lines.bad_row(row, why))
+    return [row for row, _ in good], [item for _, item in good], rejected
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -34,6 +34,15 @@ class LineBlock:
     files: npt.NDArray[np.int32] | None = None
     bad: tuple[BadRow, ...] = ()
 
+    def bad_row(self, row: int, why: str) -> BadRow:
+        """Return the row at an index as one with a value that is not as expected."""
+        file = 0 if self.files is None else int(self.files[row])
+        return BadRow(int(self.numbers[row]), Reason.BAD_VALUE, why, file)
+
+    def files_of(self, rows: Sequence[int] | IntArray) -> npt.NDArray[np.int32] | None:
+        """Return the file of the rows at indices, as in `Rows`."""
+        return None if self.files is None else self.files[np.asarray(rows, np.int64)]
+
     def rows(self) -> list[bytes]:
         """Return the rows without line breaks."""
         starts = [0, *self.ends.tolist()]
@@ -67,16 +76,12 @@ class LineBlock:
         if keep.all():
             return self
         data, ends = select_rows(self.data, self.ends, keep)
-        files = np.zeros(len(keep), np.int32) if self.files is None else self.files
-        bad = [
-            BadRow(int(self.numbers[row]), Reason.BAD_VALUE, why, int(files[row]))
-            for row in np.flatnonzero(~keep)
-        ]
+        bad = [self.bad_row(row, why) for row in np.flatnonzero(~keep).tolist()]
         return LineBlock(
             data=data,
             ends=ends,
             numbers=self.numbers[keep],
-            files=None if self.files is None else files[keep],
+            files=self.files_of(np.flatnonzero(keep)),
             bad=(*self.bad, *bad),
         )
 

@@ -239,9 +239,9 @@ class RowFormat:
         return self.format != "auto" or format_of(name) is not None
 
     def is_joined(self, name: str) -> bool:
-        """Return whether small files of that name are read together: plain text with columns."""
+        """Return whether small files of that name are read together: plain text."""
         found = format_of(name) if self.format == "auto" else self.format
-        return found in DELIMITED and not compression_of(name) and _codec(self.encoding) == UTF8
+        return found in TEXT and not compression_of(name) and _codec(self.encoding) == UTF8
 
     def resolve(self, path: str, *, way_out: str | None = None) -> FileFormat:
         """Return the format of the file at a path.

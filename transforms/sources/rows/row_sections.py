@@ -37,7 +37,7 @@ from recordmill.transforms.sources.row_formats.column_types import (
 )
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, split_rows
 from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
-from recordmill.transforms.sources.row_formats.joined_files import SMALL, read_joined
+from recordmill.transforms.sources.row_formats.joined_files import MOST, SMALL, read_joined
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies, quote_notes
 from recordmill.transforms.sources.row_formats.row_file import (
@@ -268,11 +268,11 @@ def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[Block]:
         size = section.end - section.start
         whole = section.row == 1 and section.end == file.size <= SMALL
         joins = whole and rows.joins(file)
-        if several and not (joins and taken + size <= limits.BATCH_BYTES):
+        if several and not (joins and taken + size <= MOST):
             yield _block(several)
             several, taken = [], 0
         several.append(one)
-        taken += size if joins else limits.BATCH_BYTES
+        taken += size if joins else MOST
     if several:
         yield _block(several)
 
