@@ -4,6 +4,7 @@ import hashlib
 import sys
 import unicodedata
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,7 +115,7 @@ def test_patterns_do_not_take_later_characters_for_letters():
 
 
 def test_later_digits_are_no_numbers():
-    seconds, faults = parse_seconds(["1.5", DIGIT, "", None], "begin")
+    seconds, faults = parse_seconds(pa.array(["1.5", DIGIT, "", None]), "begin")
     assert seconds.to_pylist() == [1.5, None, None, None]
     assert list(faults) == [1]
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import array
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import Reject
 from recordmill.notes import LeftUnread
 
 OBJECTS = "__objects__"  # list<struct>, in the order of the annotations
@@ -114,69 +113,6 @@ class Annotated:
     columns: pa.RecordBatch
     faults: Mapping[int, str] = dataclasses.field(default_factory=dict)
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
-
-
-class AnnotationReader(Protocol):
-    """Reader of the annotations of many images."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the annotated images, unique: each is the end of a path.
-
-        Names have no extension if `by_stem` is true.
-        """
-
-    @property
-    def by_stem(self) -> bool: ...
-
-    @property
-    def fields(self) -> pa.Schema:
-        """Schema of the columns that `read` returns."""
-
-    @property
-    def rejects(self) -> Sequence[Reject]:
-        """Annotations that belong to no image."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Remarks for the user: sentences without a full stop."""
-
-    def read(self, which: Indices) -> Annotated:
-        """Return the annotations of images, given by their indices in `names`: int64[n]."""
-
-    def labels(self) -> tuple[str, ...]:
-        """Return the classes in the order of their ids, once all annotations have been read.
-
-        Empty if objects have no class.
-        """
-
-
-@runtime_checkable
-class FileReader(AnnotationReader, Protocol):
-    """A reader of files that are named as the images, such as masks."""
-
-    @property
-    def suffixes(self) -> Sequence[tuple[str, str]]:
-        """The possible ends of the stem of an image, and of its name instead: ("", "_mask")."""
-
-    @property
-    def paths(self) -> pa.Array | None:
-        """Paths of the files if they may be among the images, which then leave them out."""
-
-    @property
-    def folder(self) -> str | None:
-        """The folder that all names begin with, None without one."""
-
-    @property
-    def folder_is_known(self) -> bool:
-        """True if the name of this folder says that it holds the files of the option."""
-
-    def without_folder(self) -> FileReader:
-        """Return a reader whose names omit this folder, with a note."""
-
-    @property
-    def keys(self) -> Collection[str]:
-        """Keys that the files have among the images, if they are listed from the same place."""
 
 
 @dataclasses.dataclass

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,22 +20,18 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
 from recordmill.storage.members import MARK
-from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.annotations import (
-    OBJECTS,
-    Annotated,
-    AnnotationReader,
-    FileReader,
-)
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.source import ListingPart, Source
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
-from recordmill.transforms.sources.annotations.path_index import PathIndex
+from recordmill.transforms.sources.annotations.path_matcher import PathMatcher
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
 
 Unannotated = Literal["reject", "keep", "drop"]
 
 _COUNTED = 1 << 12  # images counted at a time
-_NAMED = 5  # images named in a note
 _SHOWN = 3  # names in a message
 _NO_RULES = ObjectRules()
 MASKS = "masks"  # filter reason of masks among the images
@@ -92,42 +89,30 @@ class AnnotatedFiles:
         Raises:
           ConfigError: annotations cannot be parsed, or match no image.
         """
-        annotations, index, files = self._open()
-        notes = [*map(self._note, annotations.notes)]
-        objects, found = self._objects(annotations), _Join()
-        joined = 0
+        matcher, files = self._open()
+        annotations = matcher.annotations
+        objects, unread = self._objects(annotations), LeftUnread()
+        joined = False
         for listed in files:
-            rejects = _without_own_rejects(listed.rejects, annotations)
-            own = len(listed.rejects) - len(rejects)
-            for reject in rejects:
-                index.see(reject.key)
-            rows = listed.rows
-            if rows is not None:
-                rows, among = _without_own(rows, annotations)
-                own += among
-            filtered = {**listed.filtered, **({MASKS: own} if own else {})}
-            yield dataclasses.replace(listed, rows=None, rejects=rejects, filtered=filtered)
-            if rows is None:
-                continue
-            for part in self._join(rows, annotations, index, objects, found):
-                joined += 0 if part.rows is None else len(part.rows)
-                yield part
-        if not joined and not index.found:
-            raise ConfigError(self._no_match_message(annotations, index, found))
+            part = _without_own(listed, annotations)
+            for reject in part.rejects:
+                matcher.see(reject.key)
+            yield dataclasses.replace(part, rows=None)
+            for one in () if part.rows is None else self._join(part.rows, matcher, objects, unread):
+                joined = joined or bool(one.rows)
+                yield one
+        if not joined and not matcher.found:
+            raise ConfigError(self._no_match_message(matcher))
+        why = f"{self.where} names it, but no image has a path that ends with this name"
         unmatched = [
-            Reject(
-                name,
-                "read",
-                Reason.MISSING,
-                f"{self.where} names it, but no image has a path that ends with this name"
-                f"{index.near_image(name)}",
-            )
-            for name in index.unused()
+            Reject(name, "read", Reason.MISSING, why + matcher.near_image(name))
+            for name in matcher.unused()
         ]
         yield ListingPart(rejects=[*annotations.rejects, *unmatched])
         has_objects = OBJECTS in annotations.fields.names
         facts = InputFacts(labels=objects.classes(annotations.labels()) if has_objects else None)
-        notes += [*found.unread.notes(), *objects.notes(self.where), *self._blank_notes(found)]
+        notes = [*map(self._note, annotations.notes), *unread.notes()]
+        notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
         yield ListingPart(notes=notes, facts=facts)
 
     def _note(self, text: str) -> Note:
@@ -135,22 +120,22 @@ class AnnotatedFiles:
         code = text.code if isinstance(text, Note) else "annotations"
         return Note(code, text if code == LEFT_UNREAD else f"{self.where}: {text}")
 
-    def _blank_notes(self, found: _Join) -> Iterator[Note]:
+    def _blank_notes(self, found: PathMatcher) -> Iterator[Note]:
         """Yield a note on the images without annotations that are not rejected."""
         if not found.blank or self.unannotated == "reject":
             return
         became = "were dropped" if self.unannotated == "drop" else f"have no {self.wording.parts}"
         if found.blank == 1:
             became = "was dropped" if self.unannotated == "drop" else f"has no {self.wording.parts}"
-        more = ", ..." if found.blank > _NAMED else ""
+        more = ", ..." if found.blank > len(found.examples) else ""
         text = f"{count_of(found.blank, 'image')} without {self.wording.noun} in {self.where}"
         yield Note("annotations", f"{text} {became}: {_quoted(found.examples)}{more}")
 
-    def _index(self, annotations: AnnotationReader) -> PathIndex:
-        return PathIndex(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
+    def _matcher(self, annotations: AnnotationReader) -> PathMatcher:
+        return PathMatcher(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
 
-    def _open(self) -> tuple[AnnotationReader, PathIndex, Iterator[ListingPart]]:
-        """Return the annotations, their index, and the files.
+    def _open(self) -> tuple[PathMatcher, Iterator[ListingPart]]:
+        """Return the matcher of the annotations, and the files.
 
         If no image matches a file of annotations, and these are all in one folder, names are
         compared without it. The files are held in memory until one matches.
@@ -160,24 +145,30 @@ class AnnotatedFiles:
             annotations: it may be one of several classes.
         """
         annotations = self.open_annotations()
-        index, files = self._index(annotations), self.files.scan()
-        if not isinstance(annotations, FileReader) or annotations.folder is None:
-            return annotations, index, files
+        matcher, files = self._matcher(annotations), self.files.scan()
+        if annotations.folder is None:
+            return matcher, files
         held: list[ListingPart] = []
         for part in files:
             held.append(part)
-            if any(map(index.has, _paths_of(part))):
-                return annotations, index, itertools.chain(held, files)
-        shorter = annotations.without_folder()
-        by_shorter = self._index(shorter)
+            if any(map(matcher.has, _paths_of(part))):
+                return matcher, itertools.chain(held, files)
+        noun, folder = self.wording.noun, annotations.folder
+        note = f"all {noun} are in the folder {folder!r}, which is ignored when they are matched"
+        shorter = dataclasses.replace(
+            annotations,
+            names=[name.partition("/")[2] for name in annotations.names],
+            notes=(*annotations.notes, f"{note} with images"),
+        )
+        by_shorter = self._matcher(shorter)
         if not any(by_shorter.has(path) for part in held for path in _paths_of(part)):
-            return annotations, index, iter(held)
+            return matcher, iter(held)
         if annotations.folder_is_known:
-            return shorter, by_shorter, iter(held)
+            return by_shorter, iter(held)
         unpack = f"unpack {self.where}, and " if is_archive(self.where) else ""
         raise ConfigError(
-            f"no image of the input matches the {self.wording.noun} {self.where}: they are all in"
-            f" the folder {annotations.folder!r}, which is not in the paths of images: {unpack}pass"
+            f"no image of the input matches the {noun} {self.where}: they are all in"
+            f" the folder {folder!r}, which is not in the paths of images: {unpack}pass"
             f" this folder as {self.wording.option}"
         )
 
@@ -192,50 +183,32 @@ class AnnotatedFiles:
         return found
 
     def _join(
-        self,
-        rows: pa.RecordBatch,
-        annotations: AnnotationReader,
-        index: PathIndex,
-        objects: ObjectLabels,
-        found: _Join,
+        self, rows: pa.RecordBatch, matcher: PathMatcher, objects: ObjectLabels, unread: LeftUnread
     ) -> Iterator[ListingPart]:
-        keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
-        paths = [_plain(path) for path in paths]
-        at = [index.find(path, key=key) for key, path in zip(keys, paths, strict=True)]
-        places = np.array(at, np.int64)
-        known = np.flatnonzero(places >= 0)
-        step = limits.PART_ROWS
-        rejects: list[Reject] = []
-        blank = [row for row, one in enumerate(at) if one == -1]
-        found.blank += len(blank)
-        found.examples += [keys[row] for row in blank[: _NAMED - len(found.examples)]]
-        if self.unannotated == "reject":
-            why = f"no {self.wording.noun} in {self.where}"
-            end = f"; {self.wording.keep} keep or drop allows this"
-            rejects = [
-                Reject(keys[row], "read", Reason.UNLABELLED, why + index.nearest(keys[row]) + end)
-                for row in blank
-            ]
-        filtered = {"unannotated": len(blank)} if blank and self.unannotated == "drop" else {}
-        yield ListingPart(rejects=rejects, filtered=filtered)
-        for start in range(0, len(known), step):
-            chosen = known[start : start + step]
-            annotated = annotations.read(places[chosen])
-            found.unread.merge(annotated.unread)
-            yield from _annotate(rows.take(pa.array(chosen)), annotated, objects)
-        if blank and self.unannotated == "keep":
-            nothing = pa.RecordBatch.from_arrays(
-                [_empty(field, len(blank)) for field in annotations.fields],
-                schema=annotations.fields,
-            )
-            yield from objects.finish(rows.take(pa.array(blank)), nothing)
+        places = np.array([matcher.find(path, key=key) for key, path in _images_of(rows)], np.int64)
+        known, blank = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        found = matcher.annotations.read(places[known])
+        unread.merge(found.unread)
+        fields = found.columns.schema
+        none = [_empty(field, len(blank)) for field in fields]
+        columns = batch.concat([found.columns, pa.RecordBatch.from_arrays(none, schema=fields)])
+        images = Joined(
+            rows=rows.take(pa.array([*known, *blank], pa.int64())),
+            columns=columns,
+            faults=found.faults,
+            blank=np.arange(len(rows)) >= len(known),
+        )
 
-    def _no_match_message(
-        self, annotations: AnnotationReader, index: PathIndex, found: _Join
-    ) -> str:
-        some = _quoted(annotations.names[:_SHOWN]) or "no image"
-        images = found.examples[:_SHOWN]
-        near = next(filter(None, map(index.near_image, annotations.names)), "")
+        def why(key: str) -> str:
+            return f"no {self.wording.noun} in {self.where}{matcher.nearest(key)}"
+
+        yield from images.parts(objects, self.unannotated, why, keep=self.wording.keep)
+
+    def _no_match_message(self, matcher: PathMatcher) -> str:
+        names = matcher.annotations.names
+        some = _quoted(names[:_SHOWN]) or "no image"
+        images = matcher.examples[:_SHOWN]
+        near = next(filter(None, map(matcher.near_image, names)), "")
         return (
             f"no image of the input matches the {self.wording.noun} {self.where}: they name {some}"
             + (f", and the images are {_quoted(images)}" if images else "")
@@ -243,69 +216,86 @@ class AnnotatedFiles:
         )
 
 
-@dataclasses.dataclass
-class _Join:
-    """Findings of a join, for notes and messages.
+class Joined(NamedTuple):
+    """Rows of images, and their annotations.
 
-    Attributes:
-      unread: Parts of the annotations that are not read.
-      blank: Number of images without annotations.
-      examples: Keys of some of these images.
+    columns: annotations of the rows. blank: bool[n], the rows without annotations. faults: {row:
+    what is invalid}.
     """
 
-    unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
-    blank: int = 0
-    examples: list[str] = dataclasses.field(default_factory=list)
+    rows: pa.RecordBatch
+    columns: pa.RecordBatch
+    blank: npt.NDArray[np.bool_]
+    faults: Mapping[int, str] = {}
+
+    def parts(
+        self,
+        objects: ObjectLabels,
+        unannotated: Unannotated,
+        why: Callable[[str], str],
+        *,
+        keep: str,
+    ) -> Iterator[ListingPart]:
+        """Yield the rows with their annotations, and rejects.
+
+        Args:
+          objects: Labels the images.
+          unannotated: Whether to reject, keep or drop images without annotations.
+          why: Returns why an image without annotations is rejected, given its key.
+          keep: Option that decides about such images.
+        """
+        found = {**objects.faults(self.columns), **self.faults}
+        faults = {row: RejectCause(Reason.BAD_VALUE, text) for row, text in found.items()}
+        kept = np.ones(len(self.rows), np.bool_)
+        kept[[*faults]] = False
+        lacking = np.flatnonzero(kept & self.blank & (unannotated != "keep")).tolist()
+        kept[lacking] = False
+        keys = self.rows[batch.KEY]
+        for row in lacking if unannotated == "reject" else ():
+            text = f"{why(keys[row].as_py())}; {keep} keep or drop allows this"
+            faults[row] = RejectCause(Reason.UNLABELLED, text)
+        dropped = len(lacking) if unannotated == "drop" else 0
+        yield ListingPart(
+            rejects=[Reject(keys[row].as_py(), "read", *faults[row]) for row in sorted(faults)],
+            filtered={"unannotated": dropped} if dropped else {},
+        )
+        rows, columns = self.rows, self.columns
+        if not kept.all():
+            rows, columns = (one.filter(pa.array(kept)) for one in (rows, columns))
+        if len(rows):
+            yield from objects.finish(rows, columns)
+
+
+def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+    """Yield key and path of images; of members of archives with slashes only."""
+    keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
+    return zip(keys, (path.replace(MARK, "/") for path in paths), strict=True)
 
 
 def _paths_of(part: ListingPart) -> Iterator[str]:
     """Yield the paths of images, and the keys of rejected ones."""
     if part.rows is not None:
-        yield from map(_plain, part.rows[batch.PATH].to_pylist())
+        yield from (path for _, path in _images_of(part.rows))
     yield from (reject.key for reject in part.rejects)
 
 
-def _plain(path: str) -> str:
-    """Return a path, also of a reference to a member of an archive, with slashes only."""
-    return path.replace(MARK, "/")
+def _without_own(listed: ListingPart, annotations: AnnotationReader) -> ListingPart:
+    """Return a part without the files of the annotations, such as masks among the images.
 
-
-def _annotate(
-    rows: pa.RecordBatch, annotated: Annotated, objects: ObjectLabels
-) -> Iterator[ListingPart]:
-    """Yield rows with their annotations; those with invalid annotations are rejected."""
-    faults = {**objects.faults(annotated.columns), **annotated.faults}
-    if not faults:
-        yield from objects.finish(rows, annotated.columns)
-        return
-    keys = rows[batch.KEY]
+    Of rejects, they are unlabelled files, which need no label.
+    """
     rejects = [
-        Reject(keys[row].as_py(), "read", Reason.BAD_VALUE, why)
-        for row, why in sorted(faults.items())
+        one
+        for one in listed.rejects
+        if one.reason != Reason.UNLABELLED or one.key not in annotations.keys
     ]
-    yield ListingPart(rejects=rejects)
-    sound = np.ones(len(rows), np.bool_)
-    sound[list(faults)] = False
-    mask = pa.array(sound)
-    yield from objects.finish(rows.filter(mask), annotated.columns.filter(mask))
-
-
-def _without_own(rows: pa.RecordBatch, annotations: AnnotationReader) -> tuple[pa.RecordBatch, int]:
-    """Return the rows that are no files of the annotations, and the number of the others."""
-    if not isinstance(annotations, FileReader) or annotations.paths is None:
-        return rows, 0
-    others = rows.filter(pc.invert(pc.is_in(rows[batch.PATH], value_set=annotations.paths)))
-    return others, len(rows) - len(others)
-
-
-def _without_own_rejects(
-    rejects: Sequence[Reject], annotations: AnnotationReader
-) -> Sequence[Reject]:
-    """Return the rejects, except unlabelled files of the annotations: these need no label."""
-    if not isinstance(annotations, FileReader) or not annotations.keys:
-        return rejects
-    own = annotations.keys
-    return [one for one in rejects if one.reason != Reason.UNLABELLED or one.key not in own]
+    rows, count = listed.rows, len(listed.rejects) - len(rejects)
+    if rows is not None and annotations.paths is not None:
+        own = pc.is_in(rows[batch.PATH], value_set=annotations.paths)
+        count += pc.sum(own).as_py() or 0
+        rows = rows.filter(pc.invert(own))
+    filtered = {**listed.filtered, **({MASKS: count} if count else {})}
+    return dataclasses.replace(listed, rows=rows, rejects=rejects, filtered=filtered)
 
 
 def _empty(field: pa.Field, count: int) -> pa.Array:

@@ -8,7 +8,6 @@ Sources: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -41,6 +40,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
@@ -66,17 +66,10 @@ ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _AnnotationFolder:
+class _AnnotationFolder(AnnotationReader):
     """A folder with a file of annotations per image."""
 
     files: Sequence[File]
-    rejects: Sequence[Reject] = ()
-    notes: Sequence[str] = ()
-    by_stem: bool = True
-
-    @functools.cached_property
-    def names(self) -> list[str]:
-        return [file.key.rpartition(".")[0] for file in self.files]
 
     @property
     def _more(self) -> Sequence[pa.Field]:
@@ -227,12 +220,7 @@ def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class YoloReader(_AnnotationFolder):
-    """A folder of YOLO's txt files. classes: in the order of their numbers."""
-
-    classes: tuple[str, ...]
-
-    def labels(self) -> tuple[str, ...]:
-        return self.classes
+    """A folder of YOLO's txt files."""
 
     def _parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
@@ -266,8 +254,7 @@ class YoloReader(_AnnotationFolder):
 
 def open_voc(folder: Location) -> VocReader:
     """List the XML files of a folder. Raises ConfigError if there are none."""
-    files, rejects = _list_files(folder, "voc")
-    return VocReader(files=files, rejects=rejects)
+    return VocReader(**_list_files(folder, "voc"))
 
 
 def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
@@ -276,8 +263,8 @@ def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
     Raises:
       ConfigError: there are no txt files, or no class names.
     """
-    files, rejects = _list_files(folder, "yolo")
-    return YoloReader(files=files, rejects=rejects, classes=tuple(classes or _class_names(folder)))
+    found = _list_files(folder, "yolo")
+    return YoloReader(**found, classes=tuple(classes or _class_names(folder)))
 
 
 def format_by_name(name: str) -> AnnotationsByFile | None:
@@ -292,7 +279,8 @@ def _name(file: File) -> str:
     return file.key.rpartition("/")[2]
 
 
-def _list_files(folder: Location, wanted: AnnotationsByFile) -> tuple[list[File], list[Reject]]:
+def _list_files(folder: Location, wanted: AnnotationsByFile) -> dict[str, Any]:
+    """Return the files of a folder, their names and rejects, as arguments of a reader."""
     files: list[File] = []
     rejects: list[Reject] = []
     for finding in walk(folder, skipped_among_media, depth=1):
@@ -305,7 +293,8 @@ def _list_files(folder: Location, wanted: AnnotationsByFile) -> tuple[list[File]
             f"{option_name('annotations')}: found no {_ENDS[wanted]} file in {folder}: check the"
             " path"
         )
-    return files, rejects
+    names = [file.key.rpartition(".")[0] for file in files]
+    return {"files": files, "names": names, "rejects": rejects}
 
 
 def _class_names(folder: Location) -> tuple[str, ...]:

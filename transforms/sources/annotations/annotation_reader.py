@@ -9,12 +9,12 @@ from typing import Literal, get_args
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.transforms.model.annotations import AnnotationReader
 from recordmill.transforms.sources.annotations.annotation_files import (
     format_by_name,
     open_voc,
     open_yolo,
 )
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import read_coco
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media

@@ -40,9 +40,8 @@ from recordmill.transforms.model.annotations import (
     strings,
 )
 from recordmill.transforms.sources.annotations.annotation_files import is_out_of_range
-from recordmill.transforms.sources.annotations.annotation_ids import AnnotationIds
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
-from recordmill.transforms.sources.annotations.image_ids import ImageIds
+from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
 
 # Fields of an annotation that are read, or that repeat other parts of the file.
@@ -259,6 +258,7 @@ class _CocoParser:
             classes=tuple(named),
             rejects=self._rejects,
             notes=[*notes, *self._unread.notes()],
+            by_stem=False,
         )
 
 

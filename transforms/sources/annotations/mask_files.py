@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -15,7 +14,8 @@ from recordmill.storage.files import Location
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.annotations import MASK_COLUMNS, Annotated, Indices
+from recordmill.transforms.model.annotations import MASK_COLUMNS
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.mask_sample import check_mask_sample
 from recordmill.transforms.sources.files.companions import MASK_FOLDERS, MASK_SUFFIXES
 from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
@@ -23,55 +23,6 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.other_kinds import archive_stem, is_archive
 
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskReader:
-    """References to the masks of a folder.
-
-    where: name of the folder, or of the archive.
-    """
-
-    where: str
-    names: Sequence[str]
-    references: pa.RecordBatch
-    rejects: Sequence[Reject]
-    suffixes: Sequence[tuple[str, str]]
-    paths: pa.Array | None = None
-    keys: Collection[str] = ()
-    notes: Sequence[str] = ()
-    by_stem: bool = True
-
-    @property
-    def fields(self) -> pa.Schema:
-        return MASK_COLUMNS
-
-    @functools.cached_property
-    def folder(self) -> str | None:
-        if self.paths is not None:
-            return None
-        tops = {name.partition("/")[0] if "/" in name else None for name in self.names}
-        return tops.pop() if len(tops) == 1 else None
-
-    @property
-    def folder_is_known(self) -> bool:
-        return self.folder is not None and (
-            self.folder.lower() in MASK_FOLDERS or self.folder == archive_stem(self.where)
-        )
-
-    def without_folder(self) -> MaskReader:
-        note = (
-            f"all masks are in the folder {self.folder!r}, which is ignored when they are matched"
-            " with images"
-        )
-        names = [name.partition("/")[2] for name in self.names]
-        return dataclasses.replace(self, names=names, notes=(*self.notes, note))
-
-    def read(self, which: Indices) -> Annotated:
-        return Annotated(columns=self.references.take(pa.array(which)))
-
-    def labels(self) -> tuple[str, ...]:
-        return ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +43,7 @@ class MaskFolder:
     among_images: bool = False
     is_input: bool = False
 
-    def __call__(self) -> MaskReader:
+    def __call__(self) -> AnnotationTable:
         """List the masks.
 
         Raises:
@@ -141,12 +92,16 @@ class MaskFolder:
             keys, references, self.options, self.limits, where=self.place.name
         )
         suffixes, notes = self._suffixes(names)
-        return MaskReader(
-            where=self.place.name,
+        tops = {name.partition("/")[0] if "/" in name else "" for name in names}
+        folder = (tops.pop() or None) if len(tops) == 1 and not self.among_images else None
+        usual = folder is not None and folder.lower() in MASK_FOLDERS
+        return AnnotationTable(
             names=names,
-            references=references,
+            table=references,
             rejects=[self._of_mask(reject) for reject in rejects],
             suffixes=suffixes,
+            folder=folder,
+            folder_is_known=usual or folder == archive_stem(self.place.name),
             paths=references[0] if self.among_images else None,
             keys=frozenset(keys) if self.is_input else (),
             notes=(*notes, *checked),

@@ -35,6 +35,7 @@ class Collector:
     most_rows: int = dataclasses.field(default_factory=lambda: limits.PART_ROWS)
     inputs: int | None = 0
     size: int = 0
+    _count: int = 0  # records of the part
     _at: list[int] = dataclasses.field(default_factory=list)
     _values: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     _blocks: list[pa.RecordBatch] = dataclasses.field(default_factory=list)
@@ -43,11 +44,13 @@ class Collector:
     _invalid: list[Reject] = dataclasses.field(default_factory=list)
     _filtered: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
+    def __post_init__(self) -> None:
+        self._keys = [] if self.given is None else self.given[batch.KEY].to_pylist()
+
     @property
     def is_full(self) -> bool:
         """True if the records fill a part."""
-        count = len(self._at) + sum(map(len, self._blocks))
-        return self.size >= limits.STAGED_BYTES or count >= self.most_rows
+        return self.size >= limits.STAGED_BYTES or self._count >= self.most_rows
 
     @property
     def is_empty(self) -> bool:
@@ -61,7 +64,8 @@ class Collector:
     def add(self, row: int, number: int, *values: Any) -> None:
         """Add a record of the file in a row. number: of the record in the file."""
         self._at.append(row)
-        self._values.append((self._key(row, number), *values))
+        self._values.append((f"{self._keys[row]}#{number}", *values))
+        self._count += 1
 
     def add_part(self, part: ListingPart, rows: pa.RecordBatch | None) -> None:
         """Add the rejects and counts of a part, and rows with all columns but `__data__`."""
@@ -69,6 +73,7 @@ class Collector:
         self._filtered.update(part.filtered)
         if rows is not None:
             self._blocks.append(self._with_columns(rows, {}))
+            self._count += len(rows)
 
     def store(self, data: Bytes) -> int:
         """Hold bytes of records, and return their offset."""
@@ -80,13 +85,10 @@ class Collector:
 
     def reject(self, row: int, error: RecordError, number: int | None = None) -> None:
         """Reject a record of the file in a row. number: of the record; None for the whole file."""
-        rejects = self._rejects if number is None else self._invalid
-        rejects.append(Reject(self._key(row, number), "read", error.reason, error.detail))
-
-    def _key(self, row: int, number: int | None) -> str:
-        assert self.given is not None
-        key: str = self.given[batch.KEY][row].as_py()
-        return key if number is None else f"{key}#{number}"
+        rejects, key = self._rejects, self._keys[row]
+        if number is not None:
+            rejects, key = self._invalid, f"{key}#{number}"
+        rejects.append(Reject(key, "read", error.reason, error.detail))
 
     def take(self) -> ListingPart:
         """Return the items collected since the last call."""
@@ -104,7 +106,8 @@ class Collector:
             filtered=self._filtered,
             data=self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces) or None,
         )
-        self._at, self._values, self._blocks, self._pieces, self.size = [], [], [], [], 0
+        self._at, self._values, self._blocks, self._pieces = [], [], [], []
+        self.size = self._count = 0
         self._rejects, self._invalid, self._filtered = [], [], collections.Counter()
         self.inputs = None if self.inputs is None else 0
         return part

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill import unicode_tables
 from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart, Source
-from recordmill.transforms.sources.row_formats.value_parsing import decimal_hint, with_points
+from recordmill.transforms.sources.row_formats.value_parsing import (
+    ValueParser,
+    decimal_hint,
+    with_points,
+)
 from recordmill.transforms.sources.rows.file_list import FileList
 from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.sample_times import PER_SECOND
@@ -212,7 +216,7 @@ def read_seconds(
     if pa.types.is_null(values.type):
         return pa.nulls(len(rows), pa.float64()), {}
     if pa.types.is_string(values.type):  # the type of a column with one value that is not a number
-        return parse_seconds(with_points(values, decimal).to_pylist(), column)
+        return parse_seconds(values, column, decimal=decimal)
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise ConfigError(
             f"--{option}-column: expected seconds as numbers, but {column!r} has type {values.type}"
@@ -220,20 +224,20 @@ def read_seconds(
     return values.cast(pa.float64()), {}
 
 
-def parse_seconds(texts: Sequence[str | None], column: str) -> tuple[pa.Array, dict[int, str]]:
+def parse_seconds(
+    texts: pa.Array, column: str, *, decimal: str = "."
+) -> tuple[pa.Array, dict[int, str]]:
     """Parse seconds. Returns float64[n], null if empty or invalid, and {row: message}."""
-    found: list[float | None] = []
-    faults = {}
-    for row, text in enumerate(texts):
-        try:
-            if text and unicode_tables.has_later(text):  # float takes the digits of any script
-                raise ValueError(text)
-            found.append(float(text) if text else None)
-        except ValueError:
-            found.append(None)
-            faults[row] = f"{column}: expected seconds as a number, got {str(text)[:40]!r}"
-            faults[row] += decimal_hint(text)
-    return pa.array(found, pa.float64()), faults
+    texts = pc.utf8_trim_whitespace(with_points(texts, decimal))
+    texts = pc.if_else(pc.equal(texts, ""), None, texts)
+    found, unfit = ValueParser().cast_or_null(texts, pa.float64())
+    rows = np.flatnonzero(unfit).tolist()
+    given = [texts[row].as_py() for row in rows]
+    why = f"{column}: expected seconds as a number, got"
+    return found, {
+        row: f"{why} {text[:40]!r}{decimal_hint(text)}"
+        for row, text in zip(rows, given, strict=True)
+    }
 
 
 def seconds_text(seconds: float | None) -> str:

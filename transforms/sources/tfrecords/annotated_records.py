@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import Reason, Reject
 from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -16,7 +15,7 @@ from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECTS
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.annotations.annotated_files import Unannotated
+from recordmill.transforms.sources.annotations.annotated_files import Joined, Unannotated
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
@@ -53,7 +52,7 @@ class AnnotatedRecords:
         Raises:
           ConfigError: as `TfrecordMedia.scan`.
         """
-        found = ObjectLabels(self.rules)
+        found = ObjectLabels(self.rules if self.pixels.has_objects else ObjectRules())
         mask_notes: list[Note] = []
         facts = NO_FACTS
         if self.rules.need_counts and self.pixels.has_objects:
@@ -67,7 +66,7 @@ class AnnotatedRecords:
             facts = facts.plus(part.facts)
             if part.rows is not None:
                 is_checked = is_checked or self._check_masks(part.rows, mask_notes)
-                yield from self._finish(part.rows, found)
+                yield from self._join(part.rows, found)
         labels = found.classes([*facts.class_numbers]) if self.pixels.has_objects else None
         notes = (*found.notes("the records"), *mask_notes)
         yield ListingPart(notes=notes, facts=InputFacts(labels=labels))
@@ -92,29 +91,10 @@ class AnnotatedRecords:
         notes += check_mask_sample(keys, found, self.masks, self.limits, where=where)
         return len(some) > 0
 
-    def _finish(self, rows: pa.RecordBatch, labels: ObjectLabels) -> Iterator[ListingPart]:
+    def _join(self, rows: pa.RecordBatch, labels: ObjectLabels) -> Iterator[ListingPart]:
         names = rows.schema.names
-        faults = {row: (Reason.BAD_VALUE, why) for row, why in labels.faults(rows).items()}
-        dropped = 0
-        keep = np.ones(len(rows), np.bool_)
-        if _MASK in names and self.unmasked != "keep":
-            blank = np.array(rows[_MASK].is_null())
-            blank[[*faults]] = False
-            if self.unmasked == "drop":
-                keep &= ~blank
-                dropped = int(blank.sum())
-            else:
-                why = f"no mask in feature {self.pixels.class_mask!r}; --unmasked keep or drop"
-                why += " allows this"
-                faults |= dict.fromkeys(np.flatnonzero(blank).tolist(), (Reason.UNLABELLED, why))
-        keep[[*faults]] = False
-        rejects = [
-            Reject(rows[batch.KEY][row].as_py(), "read", *fault)
-            for row, fault in sorted(faults.items())
-        ]
-        yield ListingPart(rejects=rejects, filtered={"unannotated": dropped} if dropped else {})
-        sound = rows if keep.all() else rows.filter(pa.array(keep))
-        if OBJECTS not in names:
-            yield ListingPart(rows=sound)
-            return
-        yield from labels.finish(sound.drop_columns([OBJECTS]), sound.select([OBJECTS]))
+        held = [OBJECTS if OBJECTS in names else _MASK]
+        blank = rows[_MASK].is_null() if _MASK in names else np.zeros(len(rows), np.bool_)
+        found = Joined(rows.drop_columns(held), rows.select(held), blank=np.asarray(blank))
+        text = f"no mask in feature {self.pixels.class_mask!r}"
+        return found.parts(labels, self.unmasked, lambda _: text, keep="--unmasked")

@@ -1,34 +1,42 @@
-"""Index that finds the annotations of an image by the end of its path."""
+"""Matching of images with their annotations, by the end of the path of an image."""
 
 from __future__ import annotations
 
 import functools
 import posixpath
-from collections.abc import Sequence
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.model.annotations import AnnotationReader, FileReader
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 
+_NAMED = 5  # images without annotations that are kept as examples
 
-class PathIndex:
-    """Index of annotations by path. Annotations belong to one image."""
+
+class PathMatcher:
+    """Finds the annotations of images, and the names that are near if there are none.
+
+    Annotations belong to one image: those of the longest end of its path.
+
+    blank: number of images without annotations. examples: keys of some of these.
+    """
 
     def __init__(self, annotations: AnnotationReader, where: str, noun: str) -> None:
         """Index annotations. where, noun: their option and name, and a noun, for messages."""
-        self._noun = noun
-        self._names = annotations.names
-        self._suffixes: Sequence[tuple[str, str]] = (("", ""),)
-        if isinstance(annotations, FileReader):
-            self._suffixes = annotations.suffixes
-        self._by_stem = annotations.by_stem
-        self._where = where
+        self.annotations = annotations
+        self._where, self._noun = where, noun
         self._at = {
             posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
             for n, name in enumerate(annotations.names)
         }
         self._used: dict[int, tuple[str, str | None]] = {}
         self._near: dict[str, str] = {}  # {name in the annotations: key of the nearest image}
+        self.blank = 0
+        self.examples: list[str] = []
+
+    @property
+    def found(self) -> int:
+        """Number of images that have annotations."""
+        return len(self._used)
 
     def find(self, path: str, *, key: str) -> int:
         """Return the index of the annotations of an image, -1 without annotations.
@@ -40,16 +48,19 @@ class PathIndex:
             the other image may already be a record.
         """
         at = self._look_up(path)
-        if at >= 0:
-            other, its_path = self._used.get(at, (key, path))
-            if its_path is None:
-                self._used[at] = (key, path)
-                same = _is_reject(other, key, path)
-            else:
-                self._used.setdefault(at, (key, path))
-                same = its_path == path or posixpath.normpath(its_path) == posixpath.normpath(path)
-            if not same:
-                raise self._ambiguous(at, other, key)
+        if at < 0:
+            self.blank += 1
+            self.examples += [key] if self.blank <= _NAMED else []
+            return at
+        other, its_path = self._used.get(at, (key, path))
+        if its_path is None:
+            self._used[at] = (key, path)
+            same = _is_reject(other, key, path)
+        else:
+            self._used.setdefault(at, (key, path))
+            same = its_path == path or posixpath.normpath(its_path) == posixpath.normpath(path)
+        if not same:
+            raise self._ambiguous(at, other, key)
         return at
 
     def has(self, path: str) -> bool:
@@ -70,7 +81,7 @@ class PathIndex:
         if name is None:
             return ""
         self._near[name] = min(key, self._near.get(name, key))
-        how = difference(name, self._compared(key))
+        how = self._difference(name, key)
         if how == IN_FOLDER:
             return ""  # the name may be that of another image
         return f" (the nearest name there is {name!r}, which differs in {how})"
@@ -80,25 +91,28 @@ class PathIndex:
         key = self._near.get(name)
         if key is None:
             return ""
-        how = difference(name, self._compared(key))
-        return f"; the nearest is {key!r}, which differs in {how}"
+        return f"; the nearest is {key!r}, which differs in {self._difference(name, key)}"
+
+    def unused(self) -> list[str]:
+        """Return the names in the annotations that match no image."""
+        names = self.annotations.names
+        return [name for n, name in enumerate(names) if n not in self._used]
 
     @functools.cached_property
     def _by_near_name(self) -> NearNames:
-        return NearNames(self._names)
+        return NearNames(self.annotations.names)
 
-    def _compared(self, key: str) -> str:
-        """Return the key of an image in the form of the names."""
-        return posixpath.splitext(key)[0] if self._by_stem else key
+    def _difference(self, name: str, key: str) -> str:
+        return difference(name, posixpath.splitext(key)[0] if self.annotations.by_stem else key)
 
     def _look_up(self, path: str) -> int:
         parts = path.split("/")
-        if self._by_stem:
+        if self.annotations.by_stem:
             stem, dot, _ = parts[-1].rpartition(".")
             parts[-1] = stem if stem and dot else parts[-1]
         for start in range(len(parts)):
             name = "/".join(parts[start:])
-            for own, theirs in self._suffixes:
+            for own, theirs in self.annotations.suffixes:
                 if name.endswith(own):
                     at = self._at.get(name.removesuffix(own) + theirs)
                     if at is not None:
@@ -108,19 +122,10 @@ class PathIndex:
     def _ambiguous(self, at: int, *keys: str) -> ConfigError:
         one, other = sorted(keys)
         return ConfigError(
-            f"{self._where}: {self._names[at]!r} matches two images, {one!r} and {other!r}, which"
-            f" is ambiguous: name more of the path in the {self._noun}, or remove one of the two"
-            " from the input"
+            f"{self._where}: {self.annotations.names[at]!r} matches two images, {one!r} and"
+            f" {other!r}, which is ambiguous: name more of the path in the {self._noun}, or remove"
+            " one of the two from the input"
         )
-
-    @property
-    def found(self) -> int:
-        """Number of images that have annotations."""
-        return len(self._used)
-
-    def unused(self) -> list[str]:
-        """Return the names in the annotations that match no image."""
-        return [name for n, name in enumerate(self._names) if n not in self._used]
 
 
 def _is_reject(reject: str, key: str, path: str) -> bool:
