@@ -99,7 +99,7 @@ def data_type(config: ArraysConfig) -> DataType:
     return DataType(
         name="arrays",
         source=split_files(
-            files,
+            files.source,
             ArraySplitter(
                 probe=headers.make(
                     cut=config.array_cut(),
@@ -115,6 +115,7 @@ def data_type(config: ArraysConfig) -> DataType:
         duplicates=same_content(config),
         content=encoder,
         unit=INPUT if config.chunk is None else "chunk",
+        shape=files.shape,
     )
 
 

@@ -54,7 +54,7 @@ def data_type(config: AudioConfig) -> DataType:
     options = config.audio_options()
     files = files_of(config, leave_out=NOT_AUDIO, columns=SEGMENT_COLUMNS, raw="audio")
     segments = SegmentColumns.of(
-        files,
+        files.source,
         start=config.start_column,
         end=config.end_column,
         duration=config.duration_column,
@@ -70,7 +70,7 @@ def data_type(config: AudioConfig) -> DataType:
         return DataType(
             name="audio",
             source=split_files(
-                files,
+                files.source,
                 AudioSplitter(options=options),
                 segments=segments,
                 worker_limits=config.worker_limits,
@@ -78,15 +78,19 @@ def data_type(config: AudioConfig) -> DataType:
             encoder=encoder,
             duplicates=same_content(config),
             unit="clip",
+            shape=files.shape,
         )
     return DataType(
         name="audio",
-        source=SegmentedFiles(files=files, columns=segments) if segments.given else files,
+        source=SegmentedFiles(files=files.source, columns=segments)
+        if segments.given
+        else files.source,
         encoder=encoder,
         check=encoder.row_check(balanced=config.changes_counts),
         headers=AudioHeaders(options=options),
         duplicates=same_content(config),
         content=encoder,
+        shape=files.shape,
     )
 
 

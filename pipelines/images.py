@@ -18,7 +18,7 @@ from recordmill.options.declaration import Group, GroupValues, option, option_gr
 from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
 from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
 from recordmill.pipelines.options.augmentation import augment_all_option, augment_option
-from recordmill.pipelines.options.file_inputs import files_of
+from recordmill.pipelines.options.file_inputs import MediaFiles, files_of
 from recordmill.pipelines.options.labels_file import read_labels
 from recordmill.pipelines.options.masks import MasksConfig, masked
 from recordmill.pipelines.options.rows import FilesConfig
@@ -33,7 +33,6 @@ from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.companions import Companion
 from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 IMAGES = Group(30, "Images", shapes_bytes=True)
 
@@ -80,19 +79,19 @@ def data_type(config: ImagesConfig) -> DataType:
     companions += [] if config.masks else ["masks"]
     # Either option selects the images of samples, as the note advises.
     companions += [] if config.masks or config.exclude_keys else ["samples"]
-    source = files_of(
+    files = files_of(
         config,
         leave_out=NOT_IMAGES,
         unlabelled=unlabelled,
         raw="images",
         companions=companions,
     )
-    pixels = source.pixels if isinstance(source, TfrecordMedia) else None
+    pixels = None if files.records is None else files.records.pixels
     has_boxes = bool(config.annotations) or (pixels is not None and pixels.has_objects)
     held_masks = pixels if pixels is not None and pixels.class_mask is not None else None
     options = config.images.make()
     masks = config.mask_options(held_masks)
-    joined = _with_annotations(config, source, masks)
+    joined = _with_annotations(config, files, masks)
     inputs = [one.path for one in config.inputs.paths]
     names = config.mask_names(held_masks)
     probe = config.probe == "header" or (config.probe == "auto" and config.changes_counts)
@@ -120,20 +119,20 @@ def data_type(config: ImagesConfig) -> DataType:
         artifacts={MASK_LABELS: "".join(f"{name}\n" for name in names).encode()} if names else {},
         shaping=config.mask_shaping(held_masks),
         of_objects=has_boxes,
+        shape=files.shape,
     )
 
 
-def _with_annotations(config: ImagesConfig, source: Source, masks: MaskOptions | None) -> Source:
+def _with_annotations(config: ImagesConfig, files: MediaFiles, masks: MaskOptions | None) -> Source:
     """Return a source of the same images with their annotations. masks: those of records."""
-    if not isinstance(source, TfrecordMedia) or source.pixels is None:
-        return annotated(config, source, image_ids=config.feature_set != "standard")
+    if files.records is None or (pixels := files.records.pixels) is None:
+        return annotated(config, files.source, image_ids=config.feature_set != "standard")
     # Imported here: only TFRecords with annotations need it.
     from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
 
-    pixels = source.pixels
     is_foreign = pixels.class_mask is not None and pixels.mask_depth is None
     return AnnotatedRecords(
-        files=source,
+        files=files.records,
         pixels=pixels,
         rules=config.object_rules(read_labels(config.labels_file)),
         unmasked=config.unmasked,

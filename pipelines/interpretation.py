@@ -33,7 +33,6 @@ from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.repeated_rows import Conflicts
 from recordmill.transforms.sources.rows.table_rows import TYPES
 from recordmill.transforms.sources.splitters.split_files import SplitTables
-from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
 if TYPE_CHECKING:
     from recordmill.transforms.balancing.label_bins import LabelBins
@@ -80,8 +79,8 @@ def interpret(
         if field.name != main and not field.name.startswith(_OF_PATHS)
     ]
     columns = [field.name for field in fields]
-    source = getattr(data_type.source, "files", data_type.source)
-    noun = "record" if isinstance(source, TfrecordMedia) else "file"
+    is_record = data_type.shape is not None and data_type.shape.payload == "placed"
+    noun = "record" if is_record else "file"
     files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, noun)}"
     masks = value_of(config, "masks")
     if held_in is not None:

@@ -96,10 +96,10 @@ def data_type(config: VideoConfig) -> DataType:
     return DataType(
         name="video",
         source=split_files(
-            files,
+            files.source,
             VideoSplitter(images=frames, cut=cut, max_clip_bytes=config.max_clip_bytes),
             segments=SegmentColumns.of(
-                files,
+                files.source,
                 start=config.start_column,
                 end=config.end_column,
                 duration=config.duration_column,
@@ -116,6 +116,7 @@ def data_type(config: VideoConfig) -> DataType:
         content=contents if config.near_duplicates != "none" else None,
         near=near_duplicates(config, "distance"),
         unit="clip",
+        shape=files.shape,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
-from recordmill.storage.files import Location, from_here
+from recordmill.storage.files import from_here
 from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.encoders.array_options import ArrayOptions
 from recordmill.transforms.encoders.arrays import ArrayEncoder
@@ -20,13 +20,12 @@ from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS, ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter
-from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS, FileTree
+from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS
 from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.media.file_sources import source_of_files
+from recordmill.transforms.sources.media.input_shape import shape_of_media
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.media.media_tables import find_bytes_column
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.file_list import FileList, is_listing
-from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
 from recordmill.transforms.sources.splitters.split_files import split_files
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
@@ -120,21 +119,20 @@ class _ReadFiles(ReadStep):
             "unlabelled": unlabelled,
             "label_type": None if labelled else "none",
         }
-        column = self.bytes_column
-        if column is None and self.path_column is None:
-            encoding, dropped = self.format.encoding, tuple(self.drop_columns)
-            column = find_bytes_column(
-                inputs, encoding=encoding, dropped=dropped, leave_out=leave_out
-            )
-        if column is not None:
-            return MediaRows(input=inputs, format=self.format, bytes_column=column, **columns)
-        listings = [is_listing(Location.parse(one.path)) for one in inputs.paths]
-        if any(listings) and not all(listings):
+        shape = shape_of_media(
+            inputs,
+            leave_out=leave_out,
+            format=self.format,
+            path_column=self.path_column,
+            bytes_column=self.bytes_column,
+            dropped=self.drop_columns,
+        )
+        if shape.payload == "placed":
             raise ConfigError(
-                f"{type(self).__name__}: expected only listings or only folders, patterns and"
-                f" files, got both: {inputs}"
+                f"{type(self).__name__}: {inputs} holds TFRecord files: ReadRows reads their"
+                " features, and the command of this data type reads the files in them"
             )
-        if not all(listings):
+        if shape.payload == "self":
             for name, value in {**columns, "path_column": self.path_column}.items():
                 given = name not in ("unlabelled", "label_type") and value not in (None, ())
                 if given:
@@ -142,24 +140,17 @@ class _ReadFiles(ReadStep):
                         f"{type(self).__name__}: {name}: expected a listing (CSV, TSV, JSONL,"
                         f" Parquet) as input, got {inputs}: leave the option out"
                     )
-            return FileTree(
-                input=inputs, unlabelled=unlabelled, leave_out=tuple(leave_out), labelled=labelled
-            )
-        lists = tuple(
-            FileList(
-                path=one.path,
-                format=self.format,
-                path_column=self.path_column,
-                finds_split=self.split_from == "auto",
-                conflicts="reject",
-                segment_columns=segments,
-                **columns,
-            )
-            for one in inputs.paths
+        return source_of_files(
+            shape,
+            inputs,
+            columns | {"format": self.format},
+            leave_out=leave_out,
+            labelled=labelled,
+            segments=segments,
+            path_column=self.path_column,
+            finds_split=self.split_from == "auto",
+            conflicts="reject",
         )
-        if len(lists) == 1 and inputs.paths[0].split is None:
-            return lists[0]
-        return JoinedListings(inputs=inputs, lists=lists)
 
 
 @dataclasses.dataclass(eq=False)

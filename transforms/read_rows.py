@@ -14,12 +14,11 @@ from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.read_values import ReadStep
-from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
 from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.media.input_shape import shape_of_texts
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.path_columns import path_column
-from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 from recordmill.transforms.sources.rows.table_rows import TYPES, TableRows
 from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
@@ -200,9 +199,7 @@ class ReadText(_ReadRows):
             "text_column": self.text_column,
             "where": self.where,
         }
-        roots = find_roots(inputs, archives=True)
-        kinds = {not root.archive and (root.file or holds_rows(root)) for root in roots}
-        if self.format.format == "auto" and kinds == {False}:
+        if shape_of_texts(inputs, self.format).payload == "document":
             for name, column in columns.items():
                 if column is not None:
                     raise ConfigError(
@@ -222,11 +219,6 @@ class ReadText(_ReadRows):
                 unlabelled=self.unlabelled,
                 max_row_bytes=self.format.max_row_bytes,
                 labelled=self.label_type != "none",
-            )
-        if len(kinds) > 1:
-            raise ConfigError(
-                "ReadText: input: expected only files of rows or only text files, got both:"
-                f" {inputs}"
             )
         return TextRows(
             input=inputs,

@@ -60,7 +60,7 @@ def reading(config: ColumnsConfig, *, kind: Kind = "rows") -> dict[str, Any]:
 
     kind: of the records, if the input is a dataset of recordmill.
     """
-    rules.check(config, shape="rows", where=config.inputs)
+    rules.check(config, shape="values", where=config.inputs)
     expected = () if config.schema is None else _expected(schema_rules.load(config.schema))
     return {
         "input": config.inputs,

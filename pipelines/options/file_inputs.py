@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Sequence
-from typing import TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from recordmill.errors import ConfigError
 from recordmill.pipelines.options import rules
 from recordmill.pipelines.options.config import COLUMNS, CommonConfig
-from recordmill.pipelines.options.media_inputs import media_rows
 from recordmill.pipelines.options.rows import FilesConfig
 from recordmill.pipelines.options.tfrecord_inputs import records_of
-from recordmill.storage.files import Location, shown
+from recordmill.transforms.model.shape import Shape
+from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.files.companions import Companion
-from recordmill.transforms.sources.files.file_stat import refuse_special
-from recordmill.transforms.sources.files.folders import FileTree, has_extension, may_be
 from recordmill.transforms.sources.files.number_labels import NumberLabels
-from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive, other_kind
 from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.file_list import FileList, is_listing
-from recordmill.transforms.sources.rows.joined_listings import JoinedListings
+from recordmill.transforms.sources.media.file_sources import source_of_files
+from recordmill.transforms.sources.media.input_shape import shape_of_media
 from recordmill.transforms.sources.tfrecords.array_forms import Files
-from recordmill.transforms.sources.tfrecords.known_inputs import hold_records
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
-_COLUMNS = ("path_column", *COLUMNS)
 _LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the small features
 
 
@@ -38,6 +31,14 @@ def check_record_bytes(flag: str, size: int) -> None:
         )
 
 
+class MediaFiles(NamedTuple):
+    """The source of the files of an input, its shape, and the source again if it is of records."""
+
+    source: Source
+    shape: Shape
+    records: TfrecordMedia | None = None
+
+
 def files_of(
     config: FilesConfig,
     *,
@@ -47,72 +48,54 @@ def files_of(
     labelled: bool = True,
     raw: Files | None = None,
     companions: Sequence[Companion] = ("sidecars", "tables"),
-) -> FileList | JoinedListings | FileTree | TfrecordMedia | MediaRows:
-    """Return the source for --input: listings, by their extension; else folders, patterns or files.
+) -> MediaFiles:
+    """Return the files of --input.
 
-    Tables that hold the files themselves are not listings.
-
-    leave_out: extensions of files to skip. unlabelled: overrides --unlabelled. columns: fields of
-    the config that apply to listings only. labelled: whether folders or listings give labels. raw:
-    kind of file as which raw arrays in TFRecords are read; None if the command reads none.
-    companions: kinds of files in a folder for which notes are made.
+    Args:
+      config: The options.
+      leave_out: Extensions of files to skip.
+      unlabelled: Overrides --unlabelled.
+      columns: Options with columns of segments.
+      labelled: Whether folders or listings give labels.
+      raw: Kind of file as which raw arrays in TFRecords are read; None if they are not.
+      companions: Kinds of files in a folder for which notes are made.
 
     Raises:
-      ConfigError: an option for listings is given without a listing, or the input is not a file
-        or folder.
+      ConfigError: An option does not apply to the input, or the input cannot be used.
     """
-    inputs = config.inputs
-    row_format = config.rows.make()
-    places = [Location.parse(one.path) for one in inputs.paths]
-    for place in places:
-        refuse_special(place)
+    inputs, row_format = config.inputs, config.rows.make()
     unlabelled = unlabelled or config.unlabelled
-    if hold_records(inputs, functools.partial(may_be, leave_out=leave_out)):
-        return records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
-    label_type = config.label_type if labelled or config.number_type is None else "none"
-    tables = media_rows(config, leave_out=leave_out, unlabelled=unlabelled, label_type=label_type)
-    if tables is not None:
-        return tables
-    listings = [is_listing(place) for place in places]
-    if not any(listings):
-        rules.check(config, shape="files", where=inputs)
-        for place in places:
-            _refuse_other_kind(place, leave_out)
-        return FileTree(
-            input=inputs,
-            unlabelled=unlabelled,
-            leave_out=tuple(leave_out),
-            companions=tuple(companions),
-            **path_labels(config, labelled=labelled),
-        )
-    if not all(listings):
-        other = inputs.paths[listings.index(False)]
-        raise ConfigError(
-            "expected only listings or only folders, patterns and files, got the listing"
-            f" {inputs.paths[listings.index(True)].path} and {other.path}, which is not one: make"
-            " two datasets, or name the files of both in listings"
-        )
-    rules.check(config, shape="listing", where=inputs)
-    segments = tuple(column for name in columns if (column := getattr(config, name)) is not None)
-    lists = tuple(
-        FileList(
-            path=one.path,
-            format=row_format,
-            **{name: getattr(config, name) for name in _COLUMNS},
-            label_type=label_type,
-            input_root=config.input_root,
-            confine=config.confine,
-            stores=config.allow_store,
-            unlabelled=unlabelled,
-            finds_split=config.split_from == "auto",
-            conflicts=config.conflicts,
-            segment_columns=segments if "start_column" in columns else None,
-        )
-        for one in inputs.paths
+    shape = shape_of_media(
+        inputs,
+        leave_out=leave_out,
+        format=row_format,
+        path_column=config.path_column,
+        bytes_column=config.bytes_column,
+        dropped=config.drop_columns,
     )
-    if len(lists) == 1 and inputs.paths[0].split is None:
-        return lists[0]
-    return JoinedListings(inputs=inputs, lists=lists)
+    rules.check(config, shape=shape.payload, where=inputs)
+    if shape.payload == "placed":
+        found = records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
+        return MediaFiles(found, shape, found if isinstance(found, TfrecordMedia) else None)
+    fields: dict[str, Any] = {name: getattr(config, name) for name in COLUMNS}
+    number_labels = config.label_type if labelled or config.number_type is None else "none"
+    fields |= {"format": row_format, "label_type": number_labels, "unlabelled": unlabelled}
+    fields |= {"input_root": config.input_root, "confine": config.confine}
+    given = tuple(column for name in columns if (column := getattr(config, name)) is not None)
+    source = source_of_files(
+        shape,
+        inputs,
+        fields | {"stores": config.allow_store},
+        leave_out=leave_out,
+        **path_labels(config, labelled=labelled),
+        companions=companions,
+        segments=given if columns else None,
+        worker_limits=config.worker_limits,
+        path_column=config.path_column,
+        finds_split=config.split_from == "auto",
+        conflicts=config.conflicts,
+    )
+    return MediaFiles(source, shape)
 
 
 class PathLabels(TypedDict):
@@ -128,17 +111,3 @@ def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
     if labelled and config.number_type is not None:
         numbers = NumberLabels(label_type=config.number_type, unlabelled=config.unlabelled)
     return {"labelled": labelled and config.label_type != "none", "numbers": numbers}
-
-
-def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
-    """Raise ConfigError for a single file that cannot be read, such as a compressed tar."""
-    if is_archive(place.name) or not has_extension(place.name, leave_out):
-        return
-    if not place.exists() or place.is_dir():
-        return
-    what = (
-        compressed_tar(place.name)
-        or other_kind(place.name)
-        or "has an extension of files that this command does not read"
-    )
-    raise ConfigError(f"--input {shown(place)} {what}")

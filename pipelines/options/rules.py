@@ -15,17 +15,14 @@ from recordmill.errors import ConfigError
 from recordmill.options.declaration import Option, options_of
 from recordmill.pipelines.data_types import DATA_TYPES
 from recordmill.pipelines.option_text import option_text
+from recordmill.transforms.model.shape import NOUNS, Payload
 
-Shape = Literal["files", "listing", "held", "records", "rows", "texts"]
-# Nouns for inputs, and a remedy for options that do not apply to them.
-SHAPES: Mapping[Shape | None, tuple[str, str]] = {
-    "files": ("files in folders", ", or pass a listing as --input"),
-    "listing": ("listings (CSV, TSV, JSONL, Parquet)", ""),
-    "held": ("tables that hold files", ""),
-    "records": ("TFRecord files", ""),
-    "rows": ("files of rows", ""),
-    "texts": ("text files", ", or add --format if they hold rows"),
+# Remedies for options that do not apply to an input, by where the data of its records is.
+_REMEDIES: Mapping[Payload | None, str] = {
+    "self": ", or pass a listing as --input",
+    "document": ", or add --format if they hold rows",
 }
+_TEXTS = ("values", "document")
 _COMMANDS = {one.config: command for command, one in DATA_TYPES.items()}
 
 
@@ -53,14 +50,14 @@ class Rule(NamedTuple):
     shapes: str = ""
     found: bool = False
 
-    def concerns(self, command: str | None, shape: Shape | None, *, seen: bool) -> bool:
+    def concerns(self, command: str | None, shape: Payload | None, *, seen: bool) -> bool:
         """Return whether the rule is to be checked now: for options alone, or for an input.
 
         seen: whether it is known what the input gives; only of records is it known later.
         """
         if (self.of and command not in self.of.split()) or (shape is None) == self.of_input:
             return False
-        if shape == "records" and seen != self.found:
+        if shape == "placed" and seen != self.found:
             return False
         return not self.shapes or (shape in self.shapes.split()) == (self.kind != "only")
 
@@ -160,28 +157,28 @@ RULES: tuple[Rule, ...] = (
     # Listings and tables that hold files.
     _excludes("end-column", "duration-column"),
     _needs("segment-unit", *_SEGMENTS.split()),
-    _only(_COLUMNS, "listing held records rows"),
-    _only("weight-column", "listing held rows"),
-    _only("path-column", "listing"),
-    _only(_SEGMENTS, "listing held"),
-    _only(_SEGMENTS, "listing", of="audio", unless="clip-mode=split"),
-    _only("input-root allow-store confine", "listing held"),
-    _only("text-column text-columns", "rows"),
-    _only("documents", "texts"),
-    _only("label-from group-from", "files held rows texts", why="or use --label-column or"
+    _only(_COLUMNS, "named held placed values"),
+    _only("weight-column", "named held values"),
+    _only("path-column", "named"),
+    _only(_SEGMENTS, "named held"),
+    _only(_SEGMENTS, "named", of="audio", unless="clip-mode=split"),
+    _only("input-root allow-store confine", "named held"),
+    _only("text-column text-columns", "values"),
+    _only("documents", "document"),
+    _only("label-from group-from", "self held values document", why="or use --label-column or"
           " --group-column"),
-    _only("@rows -decimal -encoding -format -max-row-bytes", "listing held rows"),
-    _only("decimal", "listing held rows", unless="annotations"),
-    _only("encoding", "listing held rows texts"),
-    _only("annotations masks label-input", "files listing"),
-    _needs("conflicts=error", "key-column", shapes="files records rows texts", found=True,
+    _only("@rows -decimal -encoding -format -max-row-bytes", "named held values"),
+    _only("decimal", "named held values", unless="annotations"),
+    _only("encoding", "named held values document"),
+    _only("annotations masks label-input", "self named"),
+    _needs("conflicts=error", "key-column", shapes="self placed values document", found=True,
            why="because other keys do not repeat"),
     _needs("conflicts=first", "key-column", "dedup=drop", "near-duplicates=drop", found=True,
-           shapes="files records rows texts", why="because other keys do not repeat"),
+           shapes="self placed values document", why="because other keys do not repeat"),
     # Boxes and masks.
     _needs("@boxes", "annotations", found=True),
     _needs("@masks", "masks", found=True),
-    _only("annotation-format box-units unannotated mask-suffix", "files listing"),
+    _only("annotation-format box-units unannotated mask-suffix", "self named"),
     _excludes("label-column label-separator label-type=class|int|float", "annotations", found=True,
               why="whose boxes give the classes"),
     # Columns as features.
@@ -258,7 +255,7 @@ class _Term(NamedTuple):
 def check(
     config: Any,
     *,
-    shape: Shape | None = None,
+    shape: Payload | None = None,
     where: object = "",
     found: Mapping[str, str] | None = None,
 ) -> None:
@@ -289,7 +286,7 @@ def check(
             continue
         first = given[0]
         flag = first.shown(config) if first.values or "|" in first.option.metavar else first.flag
-        why, (noun, remedy) = f", {rule.why}" if rule.why else "", SHAPES.get(shape, ("", ""))
+        why, noun = f", {rule.why}" if rule.why else "", "" if shape is None else NOUNS[shape]
         also = f", or add --{rule.unless}" if rule.unless else ""
         raise ConfigError(flag + {
             "needs": f": has no effect without {either(others)}{why}: add it, or leave {first.flag}"
@@ -298,17 +295,17 @@ def check(
                         f"{also}",
             "never": f" {rule.why}{'' if ':' in rule.why else ': leave it out'}",
             "only": f": applies to {fitting(rule, shape)}, and --input {where} holds {noun}: leave"
-                    f" it out{why or remedy}",
+                    f" it out{why or _REMEDIES.get(shape, '')}",
         }[rule.kind])  # fmt: skip
 
 
-def fitting(rule: Rule, *shapes: Shape | None) -> str:
+def fitting(rule: Rule, *shapes: Payload | None) -> str:
     """Return nouns for the shapes that a rule allows, of commands that read one of `shapes`."""
-    kinds = {one in ("rows", "texts") for one in shapes}
+    kinds = {one in _TEXTS for one in shapes}
     return either(
         noun
-        for one, (noun, _) in SHAPES.items()
-        if one in rule.shapes.split() and (one in ("rows", "texts")) in kinds
+        for one, noun in NOUNS.items()
+        if one in rule.shapes.split() and (one in _TEXTS) in kinds
     )
 
 

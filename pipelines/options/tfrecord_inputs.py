@@ -75,7 +75,6 @@ def records_of(
     Raises:
       ConfigError: an option does not apply to TFRecord files.
     """
-    rules.check(config, shape="records", where=config.inputs)
     name, form = config.bytes_column, None
     first = next(_files(config), None)
     label_type = config.label_type if labelled or config.number_type is None else "none"
@@ -99,7 +98,7 @@ def records_of(
     # What the input itself gives.
     found = {} if columns["key_column"] is None else {"key-column": "the index"}
     if raw == "images" and form is None and first is not None and first.is_compressed:
-        rules.check(config, shape="records", where=config.inputs, found=found)
+        rules.check(config, shape="placed", where=config.inputs, found=found)
         names = [one for one in first.first_names() if one not in columns["drop_columns"]]
         why = ", because the file is compressed: decompress it (gunzip -k), or "
         refuse_moving(names, config.inputs, why)
@@ -130,7 +129,7 @@ def records_of(
     if pixels is not None and pixels.has_objects:
         used = ",".join(sorted(pixels.used))
         found["annotations"] = f"the boxes of the records (--drop-columns {used} leaves them out)"
-    rules.check(config, shape="records", where=config.inputs, found=found)
+    rules.check(config, shape="placed", where=config.inputs, found=found)
     if pixels is not None and pixels.has_objects:
         if columns["label_column"] is not None:  # that of the index
             columns["drop_columns"] += (columns["label_column"],)

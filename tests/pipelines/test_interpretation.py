@@ -97,7 +97,7 @@ def test_a_dry_run_as_json(tmp_path, capsys):
     assert shown["rejects"] == {"not_an_image": 1}
     assert (shown["notes"], shown["error"]) == ([], None)
     assert main(["images", *map(str, argv)]) == 2
-    assert "--json: prints the plan of --dry-run; add --dry-run" in capsys.readouterr().err
+    assert "--json: has no effect without --dry-run" in capsys.readouterr().err
 
 
 def test_a_refused_dry_run_as_json(tmp_path, capsys):

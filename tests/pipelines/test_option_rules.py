@@ -81,7 +81,7 @@ def pairs():
 @pytest.mark.parametrize(("rule", "command", "one", "other"), pairs())
 def test_a_rule_refuses_and_accepts(rule, command, one, other, monkeypatch):
     monkeypatch.setattr(rules, "RULES", (rule,))
-    shapes = [*rules.SHAPES] if rule.of_input else [None]
+    shapes = [*rules.NOUNS] if rule.of_input else [None]
     some = rule.shapes.split() or shapes
     config = defaults(command)
     alone = with_values(config, one)
@@ -112,7 +112,7 @@ def test_a_rule_refuses_and_accepts(rule, command, one, other, monkeypatch):
 @pytest.mark.parametrize("command", CONFIGS)
 def test_every_rule_has_an_option_of_some_command_and_defaults_break_none(command):
     config = defaults(command)
-    for shape in (None, *rules.SHAPES):
+    for shape in (None, *rules.NOUNS):
         rules.check(config, shape=shape)
 
 
@@ -125,7 +125,7 @@ def test_every_rule_names_options_that_exist():
             known = name[1:] in topics if name[0] == "@" else name.removeprefix("-") in declared
             assert known, word
         assert {*rule.of.split()} <= {*DATA_TYPES}
-        assert {*rule.shapes.split()} <= {*rules.SHAPES}
+        assert {*rule.shapes.split()} <= {*rules.NOUNS}
 
 
 def table(declared) -> Iterator[str]:
@@ -136,7 +136,7 @@ def table(declared) -> Iterator[str]:
         rest = {
             "needs": f"only with {others}",
             "excludes": f"not with {others}",
-            "only": f"only for {rules.fitting(rule, *rules.SHAPES)}",
+            "only": f"only for {rules.fitting(rule, *rules.NOUNS)}",
             "never": f"not for {rules.either(codes(rule.of))}: it {rule.why}",
         }[rule.kind]
         if rule.why and rule.kind != "never":

@@ -96,8 +96,6 @@ def test_nothing_is_done_twice(made, messages):
     [
         (("tests.tft.preprocessing:missing",), "has no function 'missing'"),
         (("tests.tft.nowhere:f",), "cannot import tests.tft.nowhere"),
-        ((FUNCTION, "--tokenizer", "words"), "--tokenizer: has no effect with --preprocessing-fn"),
-        ((FUNCTION, "--pack", "9"), "--pack: has no effect with --preprocessing-fn"),
         (("tests.tft.preprocessing:fails",), "--preprocessing-fn tests.tft.preprocessing:fails"),
     ],
 )

@@ -20,6 +20,7 @@ from recordmill.format.ledger import INPUT, Counted, Reduced
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Features
+from recordmill.transforms.model.shape import Shape
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.model.window_options import WindowOptions
 
@@ -384,6 +385,7 @@ class DataType:
     shaping: {option: value} that identifies a run, for options whose own value does not, such as
       the hash of a file instead of its path.
     unit: name of a record in the ledger, if a record is not an input, such as a chunk or a window.
+    shape: of the input, if it consists of files.
     of_objects: whether classes are those of objects in records; then the source renames them.
     """
 
@@ -402,6 +404,7 @@ class DataType:
     shaping: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = INPUT
     of_objects: bool = False
+    shape: Shape | None = None
 
     @property
     def modules(self) -> list[str]:

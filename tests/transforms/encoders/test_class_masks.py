@@ -497,8 +497,6 @@ def test_bytes_do_not_depend_on_workers_and_reuse_notices_changed_masks(mixed, t
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--mask-depth", "16"), "--mask-depth: has no effect without --masks"),
-        (("--unmasked", "keep"), "--unmasked: has no effect without --masks"),
         (("--masks", "M", "--mask-ignore", "256"), "--mask-ignore: expected an id from 0 to 255"),
         (("--masks", "M", "--mask-padding", "-1"), "--mask-padding: expected an id from 0"),
         (("--masks", "M", "--mask-values", "0,0"), "--mask-values: expected different levels"),

@@ -26,9 +26,7 @@ from recordmill.transforms.model import limits
 from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
-from recordmill.transforms.sources.files.inputs import find_roots
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.row_inputs import holds_rows
 from recordmill.transforms.sources.rows.text_folders import TextFolder
 from recordmill.transforms.sources.rows.text_rows import TextRows
 from tests.paths import SMS
@@ -803,15 +801,6 @@ def test_columns_that_are_not_text(tmp_path: pathlib.Path) -> None:
         read_rows(tmp_path / "t.parquet", drop_columns=("label",))
     read = read_rows(tmp_path / "t.parquet", drop_columns=("label", "text"))
     assert list(read.texts.values()) == ["00:00:00.000"]
-
-
-def test_content_of_folders(tmp_path: pathlib.Path) -> None:
-    write(tmp_path / "a/1.txt", "x")
-    write(tmp_path / "a/LICENSE", "x")
-    (root,) = find_roots(Inputs.of(str(tmp_path)))
-    assert not holds_rows(root)
-    write(tmp_path / "b/x.csv.gz", "x")
-    assert holds_rows(root)
 
 
 MESSAGES = 5574

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError, Reject
@@ -34,7 +33,6 @@ from recordmill.transforms.sources.row_formats.row_format import (
     TEXT,
     FileFormat,
     RowFormat,
-    format_of,
 )
 from recordmill.transforms.sources.row_formats.text_files import TextFile
 from recordmill.transforms.sources.rows.path_columns import path_column
@@ -265,17 +263,6 @@ class _LastFile:
 
     def __reduce__(self) -> tuple[type[_LastFile], tuple[()]]:
         return _LastFile, ()
-
-
-def holds_rows(root: InputRoot) -> bool:
-    """Return whether an input holds files of rows such as CSV or Parquet, by their extensions.
-
-    Checks the first files of a large folder or pattern, always the same ones.
-    """
-    found = list_files(root, depth=0, skip=skipped_among_rows)
-    some = itertools.islice(found, _SAMPLED_FILES)
-    formats = {format_of(_name(one)) for one in some if isinstance(one, File)}
-    return not formats <= {None, "lines"}
 
 
 def _check_complete(dataset: Location, names: Collection[str]) -> None:

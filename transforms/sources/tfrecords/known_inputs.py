@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from recordmill.errors import ConfigError
@@ -14,12 +13,11 @@ from recordmill.format.split_names import in_order
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature, shape_text
-from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
 from recordmill.transforms.model import batch
 from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
-from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
+from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name
 from recordmill.transforms.sources.files.path_layout import OF_DATASET
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.tfrecords.known_folders import (
@@ -50,48 +48,6 @@ _MADE: Mapping[str, tuple[str, ...]] = {
     ),
     "text": ("tokens", "tokens/", "bow/", "tfidf", "tfidf/", "embeddings"),
 }
-
-
-def hold_records(inputs: Inputs, may_be_other: Callable[[str], bool]) -> bool:
-    """Return whether inputs are TFRecord files: datasets, folders, patterns, or files.
-
-    may_be_other: returns whether a file may be another record, by its name. A folder with such a
-      file does not count.
-
-    Raises:
-      ConfigError: some inputs hold TFRecords, and others do not.
-    """
-    roots = find_roots(inputs, archives=True)
-    found = [not root.archive and _holds_records(root, may_be_other) for root in roots]
-    if any(found) and not all(found):
-        other = roots[found.index(False)].given.path
-        raise ConfigError(
-            f"expected TFRecord files in all of {option_name('input')} or in none, but"
-            f" {roots[found.index(True)].given} holds TFRecord files and {other} does not: make two"
-            " datasets"
-        )
-    return all(found)
-
-
-def _holds_records(root: InputRoot, may_be_other: Callable[[str], bool]) -> bool:
-    if root.is_folder and is_dataset(root.root):
-        return True
-    seen = False
-    try:
-        for one in itertools.islice(list_files(root, depth=1), _SAMPLED_FILES):
-            if not isinstance(one, File):
-                continue
-            name = one.key.rpartition("/")[2]
-            if is_tfrecord_name(name):
-                seen = True
-            elif not is_archive(name) and may_be_other(name):
-                # The names of some shards have no extension: train-00000-of-01024.
-                return "." not in name and begins_frame(
-                    Location.parse(one.path).read_range(0, HEADER_BYTES)
-                )
-    except PathError:
-        return False  # the listing reports a better error
-    return seen
 
 
 def _refuse_shards(root: InputRoot) -> None:

@@ -1,0 +1,137 @@
+"""What an input is, by its names and contents, for every data type."""
+
+import pathlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.errors import ConfigError
+from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS
+from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.media.input_shape import shape_of_media, shape_of_texts
+from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from tests.tfrecord_inputs import write_records
+
+LEAVE_OUT = {"images": NOT_IMAGES, "audio": NOT_AUDIO, "video": NOT_VIDEOS, "arrays": NOT_ARRAYS}
+ENDS = {"images": "png", "audio": "wav", "video": "mp4", "arrays": "npy"}
+
+# {content of a folder: payload}; EXT is the extension of the data type.
+FOLDERS = {
+    "a/1.EXT b/2.EXT": "self",
+    "1.EXT": "self",
+    "train/a/1.EXT test/a/2.EXT": "self",
+    "1.EXT notes.md": "self",
+    "notes.md": "self",
+    "": "self",
+    "x.tfrecord": "placed",
+    "x.tfrecord-00000-of-00002 x.tfrecord-00001-of-00002": "placed",
+    "train.tfrec test.record": "placed",
+    "a/x.tfrecords b/y.tfrecord.gz": "placed",
+    "x.tfrecord README.md": "placed",
+    "x.tfrecord 1.EXT": "self",
+    "train-00000-of-00002": "placed",
+    "x.tfrecord old.zip": "placed",
+    "held.parquet": "held",
+    "a/held.parquet b/held.parquet": "held",
+    "held.parquet README.md": "held",
+    "held.parquet _SUCCESS.parquet": "held",
+    "held.parquet 1.EXT": "self",
+    "held.parquet old.zip": "self",
+    "named.parquet": "self",
+    "list.csv": "self",
+    "1.EXT list.csv": "self",
+    "old.zip": "self",
+}
+FILES = {
+    "1.EXT": "self",
+    "x.tfrecord": "placed",
+    "held.parquet": "held",
+    "named.parquet": "named",
+    "list.csv": "named",
+    "list.tsv": "named",
+    "list.jsonl": "named",
+    "list.txt": "named",
+    "old.zip": "self",
+    "old.tar": "self",
+    "unknown": "self",
+}
+TEXTS = {
+    "a/1.txt b/2.txt": "document",
+    "LICENSE": "document",
+    "1.txt 2.md": "document",
+    "1.html": "document",
+    "x.csv": "values",
+    "x.csv.gz": "values",
+    "a/x.jsonl": "values",
+    "1.txt x.tsv": "values",
+    "x.parquet": "values",
+    "x.tfrecord": "values",
+    "_hidden.csv 1.txt": "document",
+    "texts.zip": "document",
+}
+
+
+def fill(folder: pathlib.Path, names: str) -> pathlib.Path:
+    """Write files whose content follows from their names."""
+    folder.mkdir(exist_ok=True)
+    for name in names.split():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.name.startswith("held") or path.name == "_SUCCESS.parquet":
+            image = pa.array([b"\x89PNG\r\n\x1a\n" + b"x" * 40], pa.binary())
+            pq.write_table(pa.table({"image": image}), path)
+        elif path.suffix == ".parquet":
+            pq.write_table(pa.table({"path": ["1.png"]}), path)
+        elif "." not in name and "-of-" in name:
+            write_records(path, [{"image": [b"x"]}])
+        else:
+            path.write_bytes(b"path\n1.png\n")
+    return folder
+
+
+@pytest.mark.parametrize("kind", LEAVE_OUT)
+@pytest.mark.parametrize(
+    ("names", "payload", "alone"),
+    [*((*one, False) for one in FOLDERS.items()), *((*one, True) for one in FILES.items())],
+)
+def test_the_shape_of_files(kind, names, payload, alone, tmp_path):
+    names = names.replace("EXT", ENDS[kind])
+    place = fill(tmp_path / "in", names) / (names if alone else "")
+    leave_out = LEAVE_OUT[kind]
+    found = shape_of_media(Inputs.of(str(place)), leave_out=leave_out, format=RowFormat())
+    assert found.payload == payload
+    assert found.rows == {"self": "file", "placed": "record"}.get(payload, "table")
+    assert found.column == ("image" if payload == "held" else None)
+
+
+@pytest.mark.parametrize(("names", "payload"), TEXTS.items())
+def test_the_shape_of_texts(names, payload, tmp_path):
+    inputs = Inputs.of(str(fill(tmp_path / "in", names)))
+    assert shape_of_texts(inputs, RowFormat()).payload == payload
+    assert shape_of_texts(inputs, RowFormat(format="csv")).payload == "values"
+
+
+def test_options_that_name_a_column_decide(tmp_path):
+    inputs = Inputs.of(str(fill(tmp_path / "in", "held.parquet") / "held.parquet"))
+    given = {"leave_out": NOT_IMAGES, "format": RowFormat()}
+    assert shape_of_media(inputs, path_column="image", **given).payload == "named"
+    assert shape_of_media(inputs, dropped=["image"], **given).payload == "named"
+    assert shape_of_media(inputs, bytes_column="x", **given) == ("table", "held", "x")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("list.csv", "1.png"), "got listings (CSV, TSV, JSONL, Parquet) ({}/list.csv) and files"),
+        (("x.tfrecord", "1.png"), "got TFRecord files ({}/x.tfrecord) and files in folders"),
+        (("held.parquet", "list.csv"), "got tables that hold files in column 'image'"),
+    ],
+)
+def test_inputs_of_several_shapes_are_an_error(names, said, tmp_path):
+    folder = fill(tmp_path / "in", " ".join(names))
+    inputs = Inputs(paths=tuple(InputPath.parse(str(folder / name)) for name in names))
+    with pytest.raises(ConfigError) as error:
+        shape_of_media(inputs, leave_out=NOT_IMAGES, format=RowFormat())
+    assert said.format(folder) in str(error.value)

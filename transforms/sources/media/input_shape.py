@@ -1,0 +1,148 @@
+"""Decides what an input is: files, listings, tables that hold files, TFRecords, rows or texts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+from typing import Literal
+
+from recordmill.errors import ConfigError
+from recordmill.option_names import option_name
+from recordmill.storage.files import Location, PathError
+from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
+from recordmill.transforms.model.shape import Shape
+from recordmill.transforms.sources.files.folders import list_files, may_be
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
+from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
+from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.media.media_column import FORMATS, find_media_column
+from recordmill.transforms.sources.row_formats.open_rows import open_rows
+from recordmill.transforms.sources.row_formats.row_file import Origin
+from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
+from recordmill.transforms.sources.rows.file_list import PATHS, is_listing
+from recordmill.transforms.sources.tfrecords.known_folders import is_dataset
+
+_SAMPLED_FILES = 10_000
+
+
+def shape_of_media(
+    inputs: Inputs,
+    *,
+    leave_out: Collection[str],
+    format: RowFormat,  # noqa: A002
+    path_column: str | None = None,
+    bytes_column: str | None = None,
+    dropped: Collection[str] = (),
+) -> Shape:
+    """Return the shape of inputs of files, such as images.
+
+    Args:
+      inputs: The inputs.
+      leave_out: Extensions of files that are no records.
+      format: Format of rows.
+      path_column: Column with the paths of files, if an option names it.
+      bytes_column: Column with the files, if an option names it.
+      dropped: Columns to ignore.
+
+    Raises:
+      ConfigError: Inputs have several shapes, or cannot be used.
+    """
+
+    def decide(root: InputRoot) -> Shape:
+        found, table = _content(root, leave_out)
+        if found == "placed":
+            return Shape("record", "placed")
+        if bytes_column is not None:
+            return Shape("table", "held", bytes_column)
+        if table is not None and path_column is None:
+            file = open_rows(
+                Origin(place=table, noun="listing"),
+                RowFormat(encoding=format.encoding).resolve(table.path, way_out=""),
+            )
+            column = find_media_column(file, path_names=PATHS, dropped=[*dropped], where=str(table))
+            if column is not None:
+                return Shape("table", "held", column)
+        if is_listing(Location.parse(root.given.path)):
+            return Shape("table", "named")
+        return Shape("file", "self")
+
+    return _one_shape(inputs, decide)
+
+
+def shape_of_texts(inputs: Inputs, format: RowFormat) -> Shape:  # noqa: A002
+    """Return the shape of inputs of texts: files of rows, or text files.
+
+    Raises:
+      ConfigError: Inputs have several shapes, or cannot be used.
+    """
+
+    def decide(root: InputRoot) -> Shape:
+        if format.format != "auto" or (not root.archive and (root.file or _holds_rows(root))):
+            return Shape("table", "values")
+        return Shape("file", "document")
+
+    return _one_shape(inputs, decide)
+
+
+def _one_shape(inputs: Inputs, decide: Callable[[InputRoot], Shape]) -> Shape:
+    roots = find_roots(inputs, archives=True)
+    shapes = [decide(root) for root in roots]
+    for root, shape in zip(roots, shapes, strict=True):
+        if shape != shapes[0]:
+            raise ConfigError(
+                f"expected inputs of one kind, got {shapes[0]} ({roots[0].given.path}) and"
+                f" {shape} ({root.given.path}): make two datasets"
+                + (f", or name the column with {option_name('bytes_column')}" * bool(shape.column))
+            )
+    return shapes[0]
+
+
+def _content(
+    root: InputRoot, leave_out: Collection[str]
+) -> tuple[Literal["placed", "self"], Location | None]:
+    """Return whether an input holds TFRecords, by names, and its first table that may hold files.
+
+    There is no such table if the input has other files that may be records. Of a large folder, only
+    the first files are looked at.
+    """
+    if root.archive:
+        return "self", None
+    if root.is_folder and is_dataset(root.root):
+        return "placed", None
+    if root.file and format_of(root.place.name) in FORMATS:
+        return "self", root.place
+    found, only_records, only_tables, first = False, True, True, None
+    try:
+        for one in itertools.islice(list_files(root, depth=0), _SAMPLED_FILES):
+            if not isinstance(one, File):
+                continue
+            name = one.key.rpartition("/")[2]
+            is_other = may_be(name, leave_out)  # it may be a record by itself
+            if is_tfrecord_name(name):
+                found = True
+                only_tables &= not is_other
+            elif format_of(name) in FORMATS:
+                only_records &= not is_other
+                if not any(map(skipped_among_rows, one.key.split("/"))):
+                    first = first or Location.parse(one.path)
+            elif is_archive(name):
+                only_tables = False
+            elif is_other:
+                # The names of some shards have no extension: train-00000-of-01024.
+                is_frame = "." not in name and begins_frame(
+                    Location.parse(one.path).read_range(0, HEADER_BYTES)
+                )
+                return "placed" if is_frame else "self", None
+    except PathError:
+        return "self", None  # the listing reports a better error
+    return "placed" if found and only_records else "self", first if only_tables else None
+
+
+def _holds_rows(root: InputRoot) -> bool:
+    """Return whether the first files of an input are of rows, such as CSV, by their extensions."""
+    found = list_files(root, depth=0, skip=skipped_among_rows)
+    some = itertools.islice(found, _SAMPLED_FILES)
+    names = (one.key.rpartition("/")[2] for one in some if isinstance(one, File))
+    return not {*map(format_of, names)} <= {None, "lines"}
