@@ -102,7 +102,7 @@ def test_a_corrected_weight_moves_no_record(source, tmp_path):
         ("table", ["--weight-column", "w", "--zscore", "w"], "makes a feature of it"),
         ("text", ["--weight-column", "w", "--features", "tokens", "--tokenizer", "whitespace",
                   "--pack", "8", "--end-token", "[END]", "--special-tokens", "[END]"],
-         "packed texts have no weight"),
+         "packed texts have no label and no weight"),
         ("sensor", ["--weight-column", "w", "--time-column", "id", "--window", "2"],
          "gives weights to rows, and records are windows"),
     ],

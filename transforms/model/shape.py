@@ -19,7 +19,7 @@ NOUNS: Mapping[Payload, str] = {
 
 
 class Shape(NamedTuple):
-    """What an input is.
+    """Shape of an input.
 
     Attributes:
       rows: What a record is in the input.

@@ -1,4 +1,4 @@
-"""Decides what an input is: files, listings, tables that hold files, TFRecords, rows or texts."""
+"""Decides the shape of an input: files, listings, tables with files, TFRecords, rows or texts."""
 
 from __future__ import annotations
 
