@@ -6,6 +6,7 @@
     python -m benchmarks.tables --scale                 ours, 10,000,000 rows against 1,000,000
     python -m benchmarks.tables --distinct              ours, 1,000,000 distinct rows without a key
     python -m benchmarks.tables --wide                  ours, 3,000 columns of 1,000 and 10,000 rows
+    python -m benchmarks.tables --files                 ours, 150,000 rows in 3,000 files and in one
 
 The rows are real measurements, again and again under new keys. Everybody makes the same seven
 features: six numbers of mean 0 and deviation 1, and the number of the class. Ours alone has keys
@@ -66,6 +67,8 @@ _OFF = 1e-3  # from mean 0 and deviation 1, at most
 _TIMES = 10  # the larger number of rows of `--scale` and of `--wide` over the other
 _WIDE_ROWS, _COLUMNS = 1_000, 3_000
 _WIDE_PEAK = 1  # GiB, of a wide table, at most
+_FILES, _ROWS_A_FILE = 3_000, 50
+_FILE_BAR = 0.4  # ms of CPU for each further small file, at most
 
 # What was asked for.
 _LEAST = 1_000_000  # rows; with fewer, starting Python and its libraries is much of it
@@ -284,6 +287,28 @@ def wide() -> None:
         print(bar("peak GiB", measured.peak / 2**30, at_most=_WIDE_PEAK), flush=True)
 
 
+def files(*, runs: int) -> None:
+    """Ours with the same rows in many small files and in one file, in alternation."""
+    found: dict[int, list[float]] = {1: [], _FILES: []}
+    with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as folder:
+        source, output = pathlib.Path(folder, FILE), pathlib.Path(folder, "out")
+        write_distinct_rows(_FILES * _ROWS_A_FILE, source)
+        header, *rows = source.read_text(encoding="utf-8").splitlines(keepends=True)
+        many = pathlib.Path(folder, "many")
+        many.mkdir()
+        for number in range(_FILES):
+            some = rows[number * _ROWS_A_FILE : (number + 1) * _ROWS_A_FILE]
+            (many / f"{number:05d}.csv").write_text("".join([header, *some]), encoding="utf-8")
+        for _ in range(runs):
+            for count, place in ((1, source), (_FILES, many)):
+                command = _without_keys(place, output, DISTINCT_SCALED)
+                found[count].append(run(command, memory=False).cpu)
+                _remove(output, records=len(rows))
+    one, several = (statistics.median(cpu) for cpu in found.values())
+    print(f"\n{len(rows):,} rows: {one:.2f} s CPU in one file, {several:.2f} s in {_FILES:,} files")
+    print(bar("ms CPU per file", 1000 * (several - one) / _FILES, at_most=_FILE_BAR), flush=True)
+
+
 def _without_keys(source: pathlib.Path, output: pathlib.Path, scaled: Sequence[str]) -> list[str]:
     places = ("--input", source, "--output", output)
     return python(
@@ -309,8 +334,9 @@ def main() -> None:
     other.add_argument("--scale", action="store_true", help=f"{_TIMES} times the rows instead")
     other.add_argument("--distinct", action="store_true", help="rows without keys instead")
     other.add_argument("--wide", action="store_true", help=f"{_COLUMNS:,} columns instead")
+    other.add_argument("--files", action="store_true", help=f"{_FILES:,} small files instead")
     arguments = parser.parse_args()
-    alone = arguments.scale or arguments.distinct or arguments.wide
+    alone = arguments.scale or arguments.distinct or arguments.wide or arguments.files
     names = {contender.name for contender in arguments.only}
     if not PEERS.exists() and (arguments.encoder or (names - {"ours"} and not alone)):
         parser.error("run `make peers` first, or say --only ours")
@@ -324,6 +350,8 @@ def main() -> None:
         distinct(rows=arguments.rows, runs=arguments.runs)
     elif arguments.wide:
         wide()
+    elif arguments.files:
+        files(runs=arguments.runs)
     else:
         contest(arguments.only, rows=arguments.rows, runs=arguments.runs)
 
