@@ -16,13 +16,11 @@ MUTABLE = {"dict", "list", "set", "Counter", "defaultdict"}
 # Values that follow from the fields and the files, computed once.
 MEMOIZED = {
     "FileTree._laid_out",
-    "JoinedListings._laid_out",
-    "RecordRows._rows",
     "RowInput._known",
     "RowInput.laid_out",
+    "RowSteps.row_input",
     "TextFolder._laid_out",
     "TextFolder._shape",
-    "TfrecordMedia._rows",
 }
 
 
@@ -40,12 +38,12 @@ def classes() -> dict[str, ast.ClassDef]:
 
 @functools.cache
 def source_classes() -> dict[str, ast.ClassDef]:
-    """Return the classes that list inputs, and `RowInput`, which finds the files of several."""
+    """Return the classes that list inputs, and the two that several of them share."""
     some = {name: node for name, node in classes().items() if "Protocol" not in bases_of(node)}
     found = {name for name, node in some.items() if "scan" in {*map(name_of, node.body)}}
     while more := {name for name, node in some.items() if bases_of(node) & found} - found:
         found |= more
-    return {name: some[name] for name in sorted(found - {"RowSource"} | {"RowInput"})}
+    return {name: some[name] for name in sorted(found - {"RowSource"} | {"RowInput", "RowSteps"})}
 
 
 def bases_of(node: ast.ClassDef) -> set[str]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
@@ -26,6 +26,7 @@ from recordmill.transforms.sources.media.file_sources import source_of_files
 from recordmill.transforms.sources.media.input_shape import shape_of_media
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.rows.row_options import options_in
 from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
 from recordmill.transforms.sources.splitters.split_files import split_files
 from recordmill.transforms.sources.video.clip_plan import ClipSampling
@@ -109,12 +110,7 @@ class _ReadFiles(ReadStep):
         """
         inputs = self.inputs()
         unlabelled: Unlabelled = self.unlabelled if labelled else "keep"
-        columns: dict[str, Any] = {
-            "label_column": self.label_column,
-            "key_column": self.key_column,
-            "group_column": self.group_column,
-            "split_column": self.split_column,
-            "drop_columns": tuple(self.drop_columns),
+        columns = options_in(self) | {
             "input_root": self.input_root,
             "unlabelled": unlabelled,
             "label_type": None if labelled else "none",
@@ -148,7 +144,6 @@ class _ReadFiles(ReadStep):
             labelled=labelled,
             segments=segments,
             path_column=self.path_column,
-            finds_split=self.split_from == "auto",
             conflicts="reject",
         )
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
@@ -19,6 +19,7 @@ from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.media.input_shape import shape_of_texts
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.path_columns import path_column
+from recordmill.transforms.sources.rows.row_options import options_in
 from recordmill.transforms.sources.rows.sensor_rows import SensorRows
 from recordmill.transforms.sources.rows.table_rows import TYPES, TableRows
 from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
@@ -128,15 +129,7 @@ class ReadTable(_ReadRows):
         return TableRows(
             input=self.inputs(),
             format=self.format,
-            label_column=self.label_column,
-            split_column=self.split_column,
-            group_column=self.group_column,
-            key_column=self.key_column,
-            drop_columns=tuple(self.drop_columns),
-            label_type=self.label_type,
-            unlabelled=self.unlabelled,
-            weight_column=self.weight_column,
-            where=self.where,
+            **options_in(self),
             types=tuple(self.types.items()),
         )
 
@@ -190,18 +183,11 @@ class ReadText(_ReadRows):
 
     def source_of_paths(self) -> Source:
         inputs = self.inputs()
-        columns: dict[str, Any] = {
-            "label_column": self.label_column,
-            "split_column": self.split_column,
-            "group_column": self.group_column,
-            "key_column": self.key_column,
-            "weight_column": self.weight_column,
-            "text_column": self.text_column,
-            "where": self.where,
-        }
+        options = options_in(self)
         if shape_of_texts(inputs, self.format).payload == "document":
-            for name, column in columns.items():
-                if column is not None:
+            applicable = ("drop_columns", "label_type", "unlabelled")
+            for name, value in {**options, "text_column": self.text_column}.items():
+                if name not in applicable and value is not None:
                     raise ConfigError(
                         f"ReadText: {name}: expected files of rows as input, got the text files of"
                         f" {inputs}: leave the option out"
@@ -223,11 +209,9 @@ class ReadText(_ReadRows):
         return TextRows(
             input=inputs,
             format=self.format,
+            text_column=self.text_column,
             text_columns=tuple(self.text_columns),
-            drop_columns=tuple(self.drop_columns),
-            label_type=self.label_type,
-            unlabelled=self.unlabelled,
-            **columns,
+            **options,
         )
 
     def noted(self) -> ValueOptions:
@@ -309,16 +293,13 @@ class ReadSeries(_ReadRows):
 
     def source_of_paths(self) -> Source:
         numbers = self.label_type in ("int", "float")
+        options = options_in(self) | {"unlabelled": "keep"}  # windows are rejected, not rows
+        options["label_type"] = "class" if numbers else self.label_type
         return SensorRows(
             input=self.inputs(),
             format=self.format,
-            label_column=self.label_column,
-            split_column=self.split_column,
-            group_column=self.group_column,
-            drop_columns=tuple(self.drop_columns),
-            label_type="class" if numbers else self.label_type,
+            **options,
             number_labels=numbers,
-            unlabelled="keep",  # windows are rejected, not rows
             types=tuple(self.types.items()),
             used=(),
             time_columns=self._times,

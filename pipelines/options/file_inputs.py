@@ -92,7 +92,6 @@ def files_of(
         segments=given if columns else None,
         worker_limits=config.worker_limits,
         path_column=config.path_column,
-        finds_split=config.split_from == "auto",
         conflicts=config.conflicts,
     )
     return MediaFiles(source, shape)

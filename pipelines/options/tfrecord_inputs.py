@@ -7,19 +7,16 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from recordmill.errors import ConfigError, Reject
+from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.options.declaration import value_of
 from recordmill.pipelines.options import rules
 from recordmill.pipelines.options.config import COLUMNS, CommonConfig
 from recordmill.pipelines.options.rows import FilesConfig
-from recordmill.storage.files import Location
 from recordmill.storage.members import MOST_INFLATED
 from recordmill.transforms.encoders.source_ids import SOURCE_ID
 from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.files.walks import SkippedPath
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.row_formats.row_file import Origin
 from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm, Files
@@ -143,18 +140,14 @@ def records_of(
         pixels=pixels,
         label_type=label_type,
         unlabelled=unlabelled,
-        finds_split=config.split_from == "auto",
-        **{name: value for name, value in columns.items() if name != "weight_column"},
+        **columns,
     )
 
 
 def _files(config: FilesConfig) -> Iterator[TfrecordFile]:
     rows = RowInput(input=config.inputs, format=RowFormat(format="tfrecord"))
-    for one in rows.find():
-        if not isinstance(one, SkippedPath | Reject):
-            file, _ = one
-            origin = Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
-            yield TfrecordFile(origin, MOST_INFLATED)
+    for file in rows.files():
+        yield TfrecordFile(rows.origin(file), MOST_INFLATED)
 
 
 def _first_names(config: FilesConfig) -> list[str]:

@@ -53,13 +53,13 @@ def test_equal_rows_count_once_and_contradicting_ones_are_rejected(listing):
     assert sorted((one["key"], one["detail"]) for one in map(json.loads, lines)) == [
         (
             "3.png",
-            "row 4 has the same key as row 5, but the label differs: 'a' and 'b'; --conflicts first"
-            " keeps the first row, and the values of the others are lost",
+            "list.csv#4 has the same key as list.csv#5, but the label differs: 'a' and 'b';"
+            " --conflicts first keeps the first row, and the values of the others are lost",
         ),
         (
             "3.png",
-            "row 5 has the same key as row 4, but the label differs: 'b' and 'a'; --conflicts first"
-            " keeps the first row, and the values of the others are lost",
+            "list.csv#5 has the same key as list.csv#4, but the label differs: 'b' and 'a';"
+            " --conflicts first keeps the first row, and the values of the others are lost",
         ),
     ]
 
@@ -78,7 +78,7 @@ def test_the_first_of_contradicting_rows_can_be_kept(listing):
 def test_contradicting_rows_can_be_an_error(listing, capsys):
     argv = ("--input", listing, "--output", listing.parent / "out", "--conflicts", "error")
     assert run("images", *argv) == 2
-    assert "list.csv: row 5 has the same key as row 4, but the label differs: 'b' and 'a'" in (
+    assert "list.csv#5 has the same key as list.csv#4, but the label differs: 'b' and 'a'" in (
         capsys.readouterr().err
     )
 
@@ -96,6 +96,30 @@ def test_keys_of_a_column_repeat_as_paths_do(listing):
     assert dataset.keys("train") == {"l", "m"}
     assert dataset.rejects == {"k": "bad_value"}
     assert "the path differs" in (dataset.folder / "rejects.jsonl").read_text()
+
+
+def test_a_path_may_repeat_in_another_listing(listing):
+    listing.write_text("path,label\n1.png,a\n2.png,b\n")
+    other = listing.parent / "other.csv"
+    other.write_text("path,label\n1.png,a\n2.png,c\n3.png,c\n")
+    dataset = made(listing, "--input", other)
+    assert dataset.keys("train") == {"1.png", "3.png"}
+    assert dataset.rejects == {"2.png": "bad_value"}
+    rejects = (dataset.folder / "rejects.jsonl").read_text()
+    assert "list.csv#2 has the same key as other.csv#2, but the label differs" in rejects
+    first = made(listing, "--input", other, "--conflicts", "first").index("train")
+    assert {row["key"]: row["label"] for row in first} == {"1.png": "a", "2.png": "b", "3.png": "c"}
+    assert "unlisted" not in {note.code for note in dataset.manifest.notes}
+
+
+def test_columns_of_listings_are_read_as_those_of_tables(listing):
+    """Such as one without a name, which pandas writes."""
+    listing.write_text(",path,label,x\n5,1.png,a,1\n6,2.png,b,2.5\n")
+    dataset = made(listing)
+    assert [note.code for note in dataset.manifest.notes if "name" in note.code] == [
+        "unnamed-column"
+    ]
+    assert dataset.keys("train") == {"1.png", "2.png"}
 
 
 def test_arrays_and_videos(tmp_path):
@@ -123,9 +147,8 @@ def test_too_many_repeated_rows_are_an_error(listing, monkeypatch, capsys):
     monkeypatch.setattr(repeated_rows, "_MOST_HELD", 3)
     argv = ("--input", listing, "--output", listing.parent / "out")
     assert run("images", *argv) == 2
-    assert "more than 3 rows of list.csv repeat a key, as row 1 and row 3 do: name a column" in (
-        capsys.readouterr().err
-    )
+    said = f"more than 3 rows of {listing} repeat a key, as list.csv#1 and list.csv#3 do: name a"
+    assert said in capsys.readouterr().err
 
 
 ROWS = ["a,1,x", "b,2,y", "a,1,x", "c,3,x", "c,4,x", "c,3,x", "d,5,x", "d,5,y", "e,6,x"]

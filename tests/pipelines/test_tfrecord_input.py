@@ -470,9 +470,9 @@ def test_a_damaged_length_in_a_dataset_of_images_is_an_error(dataset, tmp_path, 
 @pytest.mark.parametrize(
     ("records", "options", "why"),
     [
-        ([b"x"], (), "found no record with a feature in"),
+        ([b"x"], (), "no usable record in"),
         ([{"pixels": [b"x"]}], (), "expected one of image/encoded, image, "),
-        ([{"image": [b"x"]}], ("--bytes-column", "img"), "no feature 'img' in"),
+        ([{"image": [b"x"]}], ("--bytes-column", "img"), "no column 'img' in"),
         ([{"image": [b"x"]}], ("--label-column", "y"), "no column 'y' in"),
         ([{"image": [3]}], (), "feature 'image': expected bytes, got int64"),
         ([{"image": [b"x"]}], ("--masks", "m"), "--masks: applies to files in folders or"),

@@ -498,7 +498,7 @@ def test_a_listing_without_usable_rows_gives_the_reason_of_the_first(tmp_path, c
     where = ("--input", tmp_path / "l.csv", "--output", tmp_path / "out", "--clip-frames", 4)
     columns = ("--start-column", "from", "--end-column", "to", "--label-column", "action")
     said = error_of(capfd, *where, *columns)
-    assert "no video can be used; the first: x.mp4: row 1 has the same key as row 2" in said
+    assert "no video can be used; the first: x.mp4: l.csv#1 has the same key as l.csv#2" in said
 
 
 def test_an_input_without_films_and_columns_that_are_none(tmp_path, capfd) -> None:

@@ -139,7 +139,7 @@ MADE = [
     made("FileTree", "FileTree(input=3)", "input: expected a string or Inputs, got 3"),
     made("FileTree", "FileTree(input='photos/', unlabelled='drop')",
          "unlabelled: expected one of reject, keep, got 'drop'"),
-    made("FileList", "FileList(path=3)", "path: expected a string, got 3"),
+    made("FileList", "FileList(path=3)", "path: expected a string or Inputs, got 3"),
     made("ReadImages", "ReadImages(3)",
          "input: expected a string or a path or a list of strings or a Source (an object with"),
     made("Read.from_source", "Read.from_source('photos/', RunSpec(output='o'))",

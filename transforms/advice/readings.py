@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import count_of
-from recordmill.storage.files import Location, StorageError
+from recordmill.storage.files import StorageError
 from recordmill.transforms.model import limits
-from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
 from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
 from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
@@ -29,9 +28,7 @@ from recordmill.transforms.sources.row_formats.row_format import (
 )
 from recordmill.transforms.sources.row_formats.text_files import TextFile
 from recordmill.transforms.sources.row_formats.value_parsing import DECIMAL_HINT
-from recordmill.transforms.sources.rows.file_list import FileList
-from recordmill.transforms.sources.rows.joined_listings import JoinedListings
-from recordmill.transforms.sources.rows.record_rows import RecordRows
+from recordmill.transforms.sources.rows.row_steps import RowSteps
 
 _ENCODINGS = (UTF8, "utf-16", "cp1252", "latin-1")
 _END = 1 << 62  # after the end of any file
@@ -78,19 +75,11 @@ def reading_advice(source: object, rejects: Sequence[Reject]) -> str | None:
 
 def _file(source: object, name: str) -> tuple[str, Origin, RowFormat] | None:
     """Return (name, origin, format) of the file with a key, None if it is not found."""
-    if isinstance(source, RecordRows):
-        for one in source.row_input.find():
-            if isinstance(one, tuple) and isinstance(one[0], File) and one[0].key == name:
-                origin = Origin(
-                    place=Location.parse(one[0].path), size=one[0].size, mtime=one[0].mtime
-                )
-                return name, origin, source.format
-    lists = source.lists if isinstance(source, JoinedListings) else (source,)
-    for listing in lists:
-        if isinstance(listing, FileList):
-            place = Location.parse(listing.path)
-            if name.endswith(place.name):
-                return name, Origin(place=place, noun="listing"), listing.row_format
+    if isinstance(source, RowSteps):
+        rows = source.row_input
+        for file in rows.files():
+            if file.key == name:
+                return name, rows.origin(file), rows.format
     return None
 
 

@@ -17,7 +17,6 @@ from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive, other_kind
 from recordmill.transforms.sources.media.media_rows import MediaRows
 from recordmill.transforms.sources.rows.file_list import FileList
-from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 
 
 def source_of_files(
@@ -32,7 +31,7 @@ def source_of_files(
     segments: tuple[str, ...] | None = None,
     worker_limits: TaskLimits = DEFAULT_LIMITS,
     **listed: Any,
-) -> FileTree | FileList | JoinedListings | MediaRows:
+) -> FileTree | FileList | MediaRows:
     """Return the source of files.
 
     Args:
@@ -62,13 +61,7 @@ def source_of_files(
             numbers=numbers,
             companions=tuple(companions),
         )
-    lists = tuple(
-        FileList(path=one.path, segment_columns=segments, **columns, **listed)
-        for one in inputs.paths
-    )
-    if len(lists) == 1 and inputs.paths[0].split is None:
-        return lists[0]
-    return JoinedListings(inputs=inputs, lists=lists)
+    return FileList(path=inputs, segment_columns=segments, **columns, **listed)
 
 
 def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:

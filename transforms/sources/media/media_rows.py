@@ -27,17 +27,21 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.source import Layout, ListingPart, Parts
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
-from recordmill.transforms.sources.files.path_rules import PathRules, normal_path
+from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_values import PATH, read_values, type_fault
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
 from recordmill.transforms.sources.rows.column_roles import quoted
-from recordmill.transforms.sources.rows.label_types import rows_out_of_range, with_target
-from recordmill.transforms.sources.rows.path_stats import StatCache
-from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS, InvalidRows
-from recordmill.transforms.sources.rows.record_layout import RowLayout, typed_rows
+from recordmill.transforms.sources.rows.path_stats import PathOptions, StatCache
+from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS
+from recordmill.transforms.sources.rows.record_layout import (
+    Attached,
+    References,
+    RowLayout,
+    typed_rows,
+)
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_sections
 from recordmill.transforms.sources.splitters.collector import Collector
@@ -61,7 +65,7 @@ _READ = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MediaRows(RecordRows):
+class MediaRows(PathOptions, RecordRows):
     """Lists the sections of tables whose rows hold files, and reads the rows and the files.
 
     A row may name a file instead, by a path, if the column has structs of bytes and a path.
@@ -69,17 +73,10 @@ class MediaRows(RecordRows):
     bytes_column: column of bytes, of structs of bytes and a path, or of base64 text.
     key_column: as for `RecordRows`; COLUMN.path takes the paths in the column of files. By default
       the key is a hash of the bytes.
-    input_root: folder of relative paths; by default the folder of the table.
-    confine: whether local paths must lie inside that folder. Rows of a table hold their files, so
-      users do not expect paths that lead elsewhere.
-    stores: for paths, as for `FileList`.
     remarks: notes on the input, known before it is listed.
     """
 
     bytes_column: str
-    input_root: str | None = None
-    confine: bool = True
-    stores: tuple[str, ...] = ()
     remarks: tuple[Note, ...] = ()
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = (*SYSTEM_FIELDS, *_STAGED)
 
@@ -127,12 +124,11 @@ class MediaRows(RecordRows):
                 f"{option_name('bytes_column')}: no column {self.bytes_column!r} in {self.input}:"
                 f" it has {quoted(names)}"
             )
-        dropped = (*self.drop_columns, self.bytes_column)  # it becomes no feature of its own
-        requested = dataclasses.replace(self._requested_roles(), dropped=dropped)
+        # It becomes no feature of its own.
+        options = dataclasses.replace(self, drop_columns=(*self.drop_columns, self.bytes_column))
         if self._keyed_by_path and self._path_key not in names:
-            requested = dataclasses.replace(requested, key=None)
-        roles = self._find_roles(names, requested, ())
-        return with_target(roles, self.label_type, where=str(self.input))
+            options = dataclasses.replace(options, key_column=None)
+        return super(MediaRows, options)._roles(names)
 
     def _user_fields(
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
@@ -153,7 +149,9 @@ class MediaRows(RecordRows):
         del roles
         return [pa.field(batch.PLACE, batch.PLACES, False)]
 
-    def _read(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
+    def _read(
+        self, sections: pa.RecordBatch, layout: RowLayout, references: References | None = None
+    ) -> Iterator[ListingPart]:
         read = [field for field in layout.columns if field not in _STAGED]
         system = len(SYSTEM_FIELDS)
         before = dataclasses.replace(
@@ -162,7 +160,7 @@ class MediaRows(RecordRows):
         named = layout.read_names().difference((self._path_key,) if self._keyed_by_path else ())
         for file, section, listed in iter_sections(sections):
             with as_run_error(file):
-                opened = self._rows.open(file)
+                opened = self.row_input.open(file)
                 wanted = pa.schema(
                     [
                         self._bytes_field(opened),
@@ -171,14 +169,14 @@ class MediaRows(RecordRows):
                         *layout.written,
                     ]
                 )
-                stats = self._stats(file)
+                stats = self.stats(Location.parse(file.path), "table")
                 for rows in opened.read(section, wanted, named):
                     left_out: dict[str, int] = {}
                     if layout.row_filter is not None:  # first, as other rows are not checked
                         rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
                     rows = self._with_files(rows, stats)
                     typed = typed_rows(rows, layout, self.format.value_parser)
-                    part = self._records(typed, before, files=[file.key], listed=[listed])
+                    part = self._records(typed, before, files=[file], listed=[listed])
                     yield dataclasses.replace(part, filtered={**part.filtered, **left_out})
 
     def _bytes_field(self, file: RowFile) -> pa.Field:
@@ -188,22 +186,6 @@ class MediaRows(RecordRows):
             kind = pa.binary() if isinstance(file, TfrecordFile) else pa.string()
             return pa.field(self.bytes_column, kind)
         return declared.field(self.bytes_column)
-
-    def _stats(self, file: File) -> StatCache:
-        """Return the cache of the files that the rows of a table name."""
-        place = Location.parse(file.path)
-        root = place.parent if self.input_root is None else Location.parse(self.input_root)
-        where = "the folder of the table" if self.input_root is None else "--input-root"
-        return StatCache(
-            PathRules.of(
-                root,
-                place,
-                stores=self.stores,
-                confine=self.confine,
-                root_name=where,
-                noun="table",
-            )
-        )
 
     def _with_files(self, rows: Rows, stats: StatCache) -> Rows:
         """Return rows with the columns `_READ` instead of the column of files."""
@@ -240,12 +222,9 @@ class MediaRows(RecordRows):
         )
         return dataclasses.replace(rows, columns=table).without(problems)
 
-    def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, files: Sequence[str]
-    ) -> tuple[list[pa.Array], list[InvalidRows]]:
-        del files
-        faults = [] if roles.target is None else [rows_out_of_range(rows, roles.target)]
-        return [rows.columns[field.name] for field in _READ], faults
+    def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
+        del layout, files
+        return Attached([rows.columns[field.name] for field in _READ])
 
 
 def _stage(rows: pa.RecordBatch, found: Collector) -> pa.RecordBatch:

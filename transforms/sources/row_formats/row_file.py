@@ -56,6 +56,9 @@ class FileSection(NamedTuple):
     more: tuple[tuple[Origin, FileSection], ...] = ()
 
 
+Noun = Literal["file", "listing"]
+
+
 class BadRow(NamedTuple):
     """A row that cannot be parsed: its number, the reason and a message; file: as `Rows.files`."""
 
@@ -185,7 +188,7 @@ class Origin:
     path: str | None = None
     size: int | None = None
     mtime: int | None = None
-    noun: Literal["file", "listing"] = "file"
+    noun: Noun = "file"
 
     def open(self) -> BinaryIO:
         """Open the file.

@@ -12,37 +12,25 @@ from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.rows.column_roles import LABELS
+from recordmill.transforms.sources.rows.row_options import RowOptions
 
 # Keys of folders that are unlikely to be classes.
-_OTHERS = frozenset(
-    (
-        "year",
-        "month",
-        "day",
-        "hour",
-        "minute",
-        "date",
-        "dt",
-        "ds",
-        "time",
-        "week",
-        "quarter",
-        "split",
-    )
-)
+_OTHERS = {"year", "month", "day", "hour", "minute", "date", "dt", "ds", "time", "week", "quarter"}
+_OTHERS |= {"split"}
 
 
 def path_columns(
-    keys: Sequence[str], names: Collection[str], requested: ColumnRoles
+    keys: Sequence[str], names: Collection[str], options: RowOptions, *, labelled: bool
 ) -> tuple[str, ...]:
     """Return the keys of folders that have a role, and are not columns of the files.
 
     They are those that options name; without a column of classes also one of its usual names.
 
-    keys: of the folders. names: columns of the files. requested: roles that options assign.
+    keys: of the folders. names: columns of the files. labelled: whether paths give classes.
     """
-    wanted = {requested.label, requested.split, requested.group, requested.key}
-    if requested.label is None and not {name.lower() for name in names}.intersection(LABELS):
+    wanted = {options.label_column, options.split_column, options.group_column, options.key_column}
+    labelled |= options.label_column is not None
+    if not labelled and not {name.lower() for name in names}.intersection(LABELS):
         wanted |= {key for key in keys if key.lower() in LABELS}
     return tuple(key for key in keys if key in wanted and key not in names)
 

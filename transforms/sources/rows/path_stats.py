@@ -97,6 +97,42 @@ class StatCache:
         return None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PathOptions:
+    """Options of the paths in rows.
+
+    Args:
+      input_root: Folder or archive that relative paths refer to; by default the folder of the file
+        with the rows.
+      confine: Whether local paths must lie inside that folder; those of a listing only if it is
+        given.
+      stores: Object stores that URIs may name, beside those of the file and of `input_root`; with
+        the options of their filesystems, which the URIs in rows must not have.
+    """
+
+    input_root: str | None = None
+    confine: bool = True
+    stores: tuple[str, ...] = ()
+
+    def root_of(self, place: Location) -> Location:
+        """Return the folder or archive of the relative paths in a file of rows."""
+        return place.parent if self.input_root is None else Location.parse(self.input_root)
+
+    def stats(self, place: Location, noun: str) -> StatCache:
+        """Return the cache of the files that the rows of a file name. noun: of that file."""
+        by_default = self.input_root is None
+        rules = PathRules.of(
+            self.root_of(place),
+            place,
+            stores=self.stores,
+            # Rows of a table hold their files, so users do not expect paths that lead elsewhere.
+            confine=self.confine and not (by_default and noun == "listing"),
+            root_name=f"the folder of the {noun}" if by_default else "--input-root",
+            noun=noun,
+        )
+        return StatCache(rules)
+
+
 def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCause:
     """Return the problem of a missing file with advice, if its path is oddly written."""
     if not isinstance(found, RejectCause) or found.reason is not Reason.MISSING:

@@ -75,6 +75,23 @@ class InvalidRows(NamedTuple):
     named: bool = True
 
 
+def invalid_rows(
+    rows: Rows,
+    mask: Mask,
+    why: Callable[[int], str],
+    reason: Reason = Reason.BAD_VALUE,
+    *,
+    named: bool = True,
+) -> InvalidRows:
+    """Return rows to reject with a detail that begins with the number of the row.
+
+    mask: bool[n]. why: returns the rest of the detail of a row. named: as in `InvalidRows`.
+    """
+    return InvalidRows(
+        mask, lambda row: RejectCause(reason, f"row {rows.numbers[row]}: {why(row)}"), named
+    )
+
+
 def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
     """Return the system columns of rows. Empty text becomes null, and so does a blank label."""
     nulls = pa.nulls(len(rows.columns), pa.string())
@@ -204,11 +221,11 @@ def build_records(
 def _rows_without_key(rows: Rows, system: SystemColumns, roles: ColumnRoles) -> InvalidRows:
     """Return the rows without value in the key column."""
 
-    def why(row: int) -> RejectCause:
+    def why(row: int) -> str:
         name = next(name for name in roles.keys if not rows.columns[name][row].as_py())
-        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: no key in column {name!r}")
+        return f"no key in column {name!r}"
 
-    return InvalidRows(is_null(system.key), why, named=False)
+    return invalid_rows(rows, is_null(system.key), why, named=False)
 
 
 def _label_faults(
@@ -220,11 +237,10 @@ def _label_faults(
         where = place_of_values(str(roles.classes))
         return no_label(f"one in {where}, row {rows.numbers[row]}")
 
-    def invalid(row: int) -> RejectCause:
-        why = label_problem(system.label[row].as_py())
-        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
+    def invalid(row: int) -> str:
+        return str(label_problem(system.label[row].as_py()))
 
-    faults = [InvalidRows(_has_line_break(system.label), invalid)]
+    faults = [invalid_rows(rows, _has_line_break(system.label), invalid)]
     if roles.classes is not None and reject_unlabelled:
         faults.insert(0, InvalidRows(is_null(system.label), missing))
     return faults
@@ -233,8 +249,14 @@ def _label_faults(
 def _list_faults(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:
     """Return the rows with a null in a list."""
     return [
-        InvalidRows(
-            lists_with_nulls(rows.columns[name]), functools.partial(_null_item_problem, rows, name)
+        invalid_rows(
+            rows,
+            lists_with_nulls(rows.columns[name]),
+            functools.partial(
+                "a null inside the list in column {!r}, which an Example cannot hold: replace the"
+                " null, or remove the row".format,
+                name,
+            ),
         )
         for name in user_columns
         if is_list(rows.columns[name].type)
@@ -258,37 +280,28 @@ def _large_numbers(
             numbers = dict(zip(places.tolist(), np.asarray(values)[large].tolist(), strict=True))
             mask = np.zeros(len(column), np.bool_)
             mask[places] = True
-            faults.append(InvalidRows(mask, functools.partial(_too_large, rows, name, numbers)))
+            why = functools.partial(_too_large, name, numbers)
+            faults.append(invalid_rows(rows, mask, why))
     return faults
 
 
-def _too_large(rows: Rows, name: str, numbers: Mapping[int, float], row: int) -> RejectCause:
-    detail = f"column {name!r}: {numbers[row]:g} is not a finite float32"
-    return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {detail}")
+def _too_large(name: str, numbers: Mapping[int, float], row: int) -> str:
+    return f"column {name!r}: {numbers[row]:g} is not a finite float32"
 
 
 def _distant_times(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:
     """Return the rows with a time that microseconds since 1970 cannot hold."""
 
-    def why(name: str, row: int) -> RejectCause:
+    def why(name: str, row: int) -> str:
         number = rows.columns[name].cast(pa.int64())[row]
-        detail = f"column {name!r}: {number} {rows.columns[name].type.unit} {BEYOND}"
-        return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {detail}")
+        return f"column {name!r}: {number} {rows.columns[name].type.unit} {BEYOND}"
 
     times = [name for name in user_columns if pa.types.is_timestamp(rows.columns[name].type)]
     return [
-        InvalidRows(beyond_microseconds(rows.columns[name]), functools.partial(why, name))
+        invalid_rows(rows, beyond_microseconds(rows.columns[name]), functools.partial(why, name))
         for name in times
         if rows.columns[name].type.unit in ("s", "ms")
     ]
-
-
-def _null_item_problem(rows: Rows, name: str, row: int) -> RejectCause:
-    return RejectCause(
-        Reason.BAD_VALUE,
-        f"row {rows.numbers[row]}: a null inside the list in column {name!r}, which an Example "
-        "cannot hold: replace the null, or remove the row",
-    )
 
 
 def _collect_rejects(

@@ -1,9 +1,11 @@
-"""Layout of records that are read from files of rows."""
+"""Layout of records that are read from files of rows, and what a source adds to the rows."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +13,14 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_names import option_name
-from recordmill.transforms.model.source import Layout
+from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
+from recordmill.transforms.sources.rows.record_columns import InvalidRows, SystemColumns, keys_of
 from recordmill.transforms.sources.rows.row_cache import RowCache
 
 
@@ -62,6 +66,49 @@ class RowLayout(Layout):
         read = {*named, *self.written.names, *(field.name for field in lists)}
         read.update(self.from_path, self.from_listing)  # they are not in the files
         return [*lists, *(field for field in compared if field.name not in read)]
+
+
+class Attached(NamedTuple):
+    """The columns that a source adds to rows, and the rows that it rejects.
+
+    Attributes:
+      columns: Columns between the system columns and the user columns.
+      faults: Invalid rows, which are checked after a missing key.
+      unkeyed: Invalid rows that are checked before a missing key.
+      keys: Keys if no column has them, string[n]; by default FILE#ROW.
+    """
+
+    columns: Sequence[pa.Array] = ()
+    faults: Sequence[InvalidRows] = ()
+    unkeyed: Sequence[InvalidRows] = ()
+    keys: pa.Array | None = None
+
+
+class References(abc.ABC):
+    """Base of the references that the rows of one scan make.
+
+    Attributes:
+      content: Returns a hash of what a path refers to, as of `RepeatedRows`; None to compare paths.
+    """
+
+    content: Callable[[str], int] | None = None
+
+    def see(self, rows: Rows, file: File) -> None:
+        """Take note of rows before some of them are left out or rejected."""
+        del rows, file
+
+    @abc.abstractmethod
+    def attach(self, rows: Rows, layout: RowLayout, file: File, system: SystemColumns) -> Attached:
+        """Return the references of rows, as `RowSteps._attach`."""
+
+    def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
+        """Return the keys of rows, string[n]; null where there is none."""
+        del file
+        return keys_of(rows, roles)
+
+    @abc.abstractmethod
+    def end(self) -> ListingPart:
+        """Return the notes and the facts that the references give."""
 
 
 def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, facts: InputFacts) -> str | None:

@@ -1,4 +1,4 @@
-"""Rows of a listing that have the same key: equal rows count once, others are conflicts.
+"""References that have the same key: equal rows count once, others are conflicts.
 
 A first pass reads only the keys, and finds repeated ones by their hashes. Rows with these keys,
 which are few, are held back until the end of the listing, when all of them are known.
@@ -20,7 +20,6 @@ from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECT_MASK_COLUMNS
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.files.references import ROW
 
 Conflicts = Literal["reject", "first", "error"]
 REPEATED = "repeated row"  # filter reason of rows that are equal to an earlier one
@@ -28,7 +27,7 @@ CONFLICTS = "conflicts"  # the option that leaves out later rows
 
 # Columns that do not make rows differ; the last four locate what is staged, of clips too.
 NOT_COMPARED = (
-    *(ROW, batch.PLACE, batch.SIZE, batch.MTIME),
+    *(batch.PLACE, batch.SIZE, batch.MTIME),
     *(batch.DATA, batch.OFFSET, batch.LENGTH, "__starts__"),
 )
 _REFERENCES = (batch.PATH, *MASK_COLUMNS.names, *OBJECT_MASK_COLUMNS.names)
@@ -93,7 +92,7 @@ def _repeated_of_pass(
 class RepeatedRows:
     """Holds back the rows whose identity repeats, and decides them at the end of a listing.
 
-    hashes: of the identities that repeat, ascending. file: name of the listing, for messages.
+    hashes: of the identities that repeat, ascending. inputs: for messages.
     content: returns a hash of all that the path of a row refers to; by default, paths are compared.
       Its RecordErrors are rejects, named by the place of the row: they repeat no other row.
     """
@@ -102,13 +101,13 @@ class RepeatedRows:
         self,
         hashes: batch.UInt64Array,
         *,
-        conflicts: Conflicts,
-        file: str,
+        conflicts: Conflicts | None,
+        inputs: str,
         content: Callable[[str], int] | None = None,
     ) -> None:
         self._hashes = hashes
         self._conflicts = conflicts
-        self._file = file
+        self._inputs = inputs
         self._content = content
         self._held: dict[str, list[_HeldRow]] = {}
         self._count = 0
@@ -117,7 +116,7 @@ class RepeatedRows:
     def hold(self, rows: pa.RecordBatch, identities: pa.Array) -> pa.RecordBatch:
         """Return the rows whose identity does not repeat.
 
-        rows: with the column `__row__` or `__place__`, for messages. identities: string[n].
+        rows: with the column `__place__`, for messages. identities: string[n].
 
         Raises:
           ConfigError: too many rows repeat.
@@ -137,14 +136,13 @@ class RepeatedRows:
                 for one, other, *_ in itertools.islice(groups, 1)
             )
             raise ConfigError(
-                f"more than {_MOST_HELD:,} rows of {self._file} repeat a key{such}: name a column"
+                f"more than {_MOST_HELD:,} rows of {self._inputs} repeat a key{such}: name a column"
                 f" of unique values with {option_name('key_column')}, or remove the repeated rows"
             )
         return rows.filter(pa.array(~repeated))
 
     def _describe(self, row: pa.RecordBatch) -> _HeldRow | None:
-        is_listed = ROW in row.schema.names
-        name = f"row {row[ROW][0].as_py()}" if is_listed else row[batch.PLACE][0].as_py()
+        name = batch.place_names(row[batch.PLACE])[0].as_py()
         if self._content is None:
             return _HeldRow(name, row, row)
         try:
@@ -173,7 +171,7 @@ class RepeatedRows:
             filtered = {REPEATED: len(same) - len(distinct)}
             rejects: list[Reject] = []
             if len(distinct) > 1 and self._conflicts == "error":
-                raise ConfigError(f"{self._file}: {self._conflict(distinct[1], distinct[0])}")
+                raise ConfigError(self._conflict(distinct[1], distinct[0]))
             if len(distinct) > 1 and self._conflicts == "reject":
                 first, second, *_ = distinct
                 others = [second, *(first for _ in distinct[1:])]

@@ -28,7 +28,7 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
 from recordmill.transforms.sources.files.unused_splits import UnusedSplits, unused_notes
 from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
-from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
+from recordmill.transforms.sources.row_formats.row_file import Noun, Origin, RowFile
 from recordmill.transforms.sources.row_formats.row_format import (
     TEXT,
     FileFormat,
@@ -61,11 +61,12 @@ class RowInput:
     input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
       several of them. Top-level folders give the split if all have names of splits, or else files
       do if all have such names.
-    worker_limits: of an encoder process that reads them.
+    noun: of a file, for messages. worker_limits: of an encoder process that reads them.
     """
 
     input: str | Inputs
     format: RowFormat
+    noun: Noun = "file"
     worker_limits: TaskLimits = DEFAULT_LIMITS
 
     def find(
@@ -109,6 +110,12 @@ class RowInput:
                     f"{item.key}: select files with a pattern, such as *.csv"
                 )
             yield item, facts
+
+    def files(self) -> Iterator[File]:
+        """Yield the files of `find`."""
+        for one in self.find():
+            if not isinstance(one, SkippedPath | Reject):
+                yield one[0]
 
     @functools.cached_property
     def laid_out(self) -> tuple[LaidOutInput, ...]:
@@ -169,16 +176,17 @@ class RowInput:
             content = self.origin(file).other_content()
         if content is not None:
             raise ConfigError(f"{file.key} is {content}")
-        return self.format.resolve(file.key)
+        return self.format.resolve(file.key, way_out=None if self.noun == "file" else "")
 
-    @staticmethod
-    def origin(file: File) -> Origin:
+    def origin(self, file: File) -> Origin:
         """Return the place of a listed file."""
-        return Origin(place=Location.parse(file.path), size=file.size, mtime=file.mtime)
+        place = Location.parse(file.path)
+        return Origin(place=place, size=file.size, mtime=file.mtime, noun=self.noun)
 
     def joins(self, file: File) -> bool:
         """Return whether a small file is read together with others."""
-        return self.format.is_joined(_name(file)) and Member.of(file.path) is None
+        joined = self.noun == "file" and self.format.is_joined(_name(file))
+        return joined and Member.of(file.path) is None
 
     def open(self, file: File) -> RowFile:
         """Open a listed file. The one that was opened last stays in memory."""

@@ -64,8 +64,10 @@ class LabelColumn(NamedTuple):
         return kind._replace(labels=self.spelling.add(rows.columns[self.name]))
 
 
-def list_sections(rows: RowInput) -> Iterator[ListingPart]:
+def list_sections(rows: RowInput, *, whole: bool = False) -> Iterator[ListingPart]:
     """Yield parts of sections (schema `references.SECTIONS`), with keys such as FILE@START.
+
+    whole: whether a section is a whole file.
 
     Raises:
       ConfigError: a file cannot be parsed, or there are no rows.
@@ -82,9 +84,10 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
         else:
             file, facts = one
             first, grouped = first or file, grouped or facts.group is not None
-            with _as_config_error(file):
+            with as_config_error(file):
                 opened = rows.open(file)
-                for section in opened.sections(limits.PART_BYTES):
+                whole_file = [FileSection(0, file.size, 0, 0)]
+                for section in whole_file if whole else opened.sections(limits.PART_BYTES):
                     if not found.has_room(section.size):
                         yield found.take()
                     found.add_section(file, section, **facts._asdict())
@@ -93,6 +96,8 @@ def list_sections(rows: RowInput) -> Iterator[ListingPart]:
         if found.full:
             yield found.take()
     yield found.take()
+    if not found.totals["rows"] and rows.noun == "listing":
+        raise ConfigError(f"the listing {rows.input} has no rows")
     if not found.totals["rows"]:
         raise ConfigError(
             f"found no rows in {rows.input}"
@@ -126,7 +131,7 @@ def read_header(
     first: tuple[File, ColumnTypes] | None = None
     joined: ColumnTypes = {}
     for file in _files_with_headers(parts, rows):
-        with _as_config_error(file):
+        with as_config_error(file):
             opened = rows.open(file)
             column_types = opened.header()
         if column_types is None:
@@ -167,7 +172,7 @@ def _files_with_headers(parts: Iterable[pa.RecordBatch], rows: RowInput) -> Iter
     for block in itertools.chain.from_iterable(iter_blocks(part, rows) for part in parts):
         file = block.files[0]
         if block.section.more:
-            for joined in read_joined(block.section, RowInput.origin(file)):
+            for joined in read_joined(block.section, rows.origin(file)):
                 if joined.header not in known:
                     yield block.files[joined.first]
                 known.add(joined.header)
@@ -176,47 +181,48 @@ def _files_with_headers(parts: Iterable[pa.RecordBatch], rows: RowInput) -> Iter
         last = file
 
 
+class Inference(NamedTuple):
+    """The columns whose types are inferred, and how.
+
+    names: columns to infer; None for all. keep: cache for the rows that are parsed on the way.
+    times: a column of times, read as text, whose type is inferred from their time zones: string if
+    only some have one. label: a column of classes, of whose labels the spelling is inferred in
+    files of text.
+    """
+
+    names: Collection[str] | None = None
+    keep: RowCache | None = None
+    times: str | None = None
+    label: LabelColumn | None = None
+
+
 def infer_columns(
-    parts: Iterable[pa.RecordBatch],
-    rows: RowInput,
-    names: Collection[str] | None,
-    keep: RowCache | None = None,
-    times: str | None = None,
-    label: LabelColumn | None = None,
+    parts: Iterable[pa.RecordBatch], rows: RowInput, what: Inference, *, here: bool = False
 ) -> ColumnTypes:
     """Infer column types from all rows, in encoder processes with a task per part.
 
-    A single part of text is read in this process.
-
-    Args:
-      parts: the listing.
-      rows: the input.
-      names: columns to infer; None for all.
-      keep: cache for the rows that are parsed on the way.
-      times: a column of times, read as text, whose type is inferred from their time zones: string
-        if only some have one.
-      label: a column of classes, of whose labels the spelling is inferred in files of text.
+    A single part of text is read in this process, and so are all parts if `here`.
     """
     batches = iter(parts)
     first = list(itertools.islice(batches, 2))
-    if len(first) < 2 and not any(_is_columnar(part, rows) for part in first):
-        return unify(_infer_part(part, rows, names, keep, times, label) for part in first)
+    if here or (len(first) < 2 and not any(_is_columnar(part, rows) for part in first)):
+        return unify(_infer_part(part, rows, what) for part in itertools.chain(first, batches))
     pool = shared_pool()
     waiting: collections.deque[Future[ColumnTypes]] = collections.deque()
     column_types: ColumnTypes = {}
     for part in itertools.chain(first, batches):
-        waiting.append(pool.submit_rows(_task(part, rows, names, keep, times, label)))
+        waiting.append(pool.submit_rows(_task(part, rows, what)))
         if len(waiting) > 2 * pool.workers:
             column_types = unify([column_types, waiting.popleft().result()])
     return unify([column_types, *(task.result() for task in waiting)])
 
 
 def infer_spelling(
-    parts: Iterable[pa.RecordBatch], rows: RowInput, label: LabelColumn
+    parts: Iterable[pa.RecordBatch], rows: RowInput, label: LabelColumn, *, here: bool
 ) -> ColumnTypes:
     """Return the type of a column of classes in files of text, with the spelling of its labels.
 
-    No further rows are read if the first ones have words.
+    No further rows are read if the first ones have words. here: as for `infer_columns`.
     """
     batches = iter(parts)
     for first in batches:
@@ -228,7 +234,8 @@ def infer_spelling(
                 kind = label.type_of({}, some)
                 if kind.labels is not None and kind.labels.of_words:
                     return {label.name: kind}
-        return infer_columns(itertools.chain([first], batches), rows, (), label=label)
+        every = itertools.chain([first], batches)
+        return infer_columns(every, rows, Inference((), label=label), here=here)
     return {}
 
 
@@ -269,19 +276,18 @@ def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[Block]:
         whole = section.row == 1 and section.end == file.size <= SMALL
         joins = whole and rows.joins(file)
         if several and not (joins and taken + size <= MOST):
-            yield _block(several)
+            yield _block(several, rows)
             several, taken = [], 0
         several.append(one)
         taken += size if joins else MOST
     if several:
-        yield _block(several)
+        yield _block(several, rows)
 
 
-def _block(several: Sequence[tuple[File, FileSection, dict[str, Any]]]) -> Block:
+def _block(several: Sequence[tuple[File, FileSection, dict[str, Any]]], rows: RowInput) -> Block:
     files, sections, listed = zip(*several, strict=True)
     more = tuple(
-        (RowInput.origin(file), section)
-        for file, section in zip(files[1:], sections[1:], strict=True)
+        (rows.origin(file), section) for file, section in zip(files[1:], sections[1:], strict=True)
     )
     return Block(files, sections[0]._replace(more=more), listed)
 
@@ -326,63 +332,30 @@ def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
         yield ListingPart(rows=joined, rejects=rejects, filtered=filtered)
 
 
-def _task(
-    part: pa.RecordBatch,
-    rows: RowInput,
-    names: Collection[str] | None,
-    keep: RowCache | None,
-    times: str | None,
-    label: LabelColumn | None,
-) -> RowTask[ColumnTypes]:
+def _task(part: pa.RecordBatch, rows: RowInput, what: Inference) -> RowTask[ColumnTypes]:
     packed = batch.to_bytes(part)
 
     def call(faults: Faults) -> Callable[[], ColumnTypes]:
         for number, (file, *_) in enumerate(iter_sections(part) if faults else ()):
             if number in faults:
-                with _as_config_error(file):
+                with as_config_error(file):
                     raise faults[number]
-        return functools.partial(_infer, packed, range(len(part)), rows, names, keep, times, label)
+        return functools.partial(_infer, packed, rows, what, range(len(part)))
 
-    return RowTask(
-        count=len(part),
-        call=call,
-        trial=functools.partial(_try, packed, rows, names, times, label),
-        limits=rows.worker_limits,
-    )
+    trial = functools.partial(_try, packed, rows, what._replace(keep=None))
+    return RowTask(count=len(part), call=call, trial=trial, limits=rows.worker_limits)
 
 
-def _try(
-    part: bytes,
-    rows: RowInput,
-    names: Collection[str] | None,
-    times: str | None,
-    label: LabelColumn | None,
-    some: range,
-) -> None:
-    _infer(part, some, rows, names, None, times, label)
+def _try(part: bytes, rows: RowInput, what: Inference, some: range) -> None:
+    _infer(part, rows, what, some)
 
 
-def _infer(
-    part: bytes,
-    some: range,
-    rows: RowInput,
-    names: Collection[str] | None,
-    keep: RowCache | None,
-    times: str | None,
-    label: LabelColumn | None,
-) -> ColumnTypes:
-    sections = batch.from_bytes(part).slice(some.start, len(some))
-    return _infer_part(sections, rows, names, keep, times, label)
+def _infer(part: bytes, rows: RowInput, what: Inference, some: range) -> ColumnTypes:
+    return _infer_part(batch.from_bytes(part).slice(some.start, len(some)), rows, what)
 
 
-def _infer_part(
-    part: pa.RecordBatch,
-    rows: RowInput,
-    names: Collection[str] | None,
-    keep: RowCache | None,
-    times: str | None,
-    label: LabelColumn | None,
-) -> ColumnTypes:
+def _infer_part(part: pa.RecordBatch, rows: RowInput, what: Inference) -> ColumnTypes:
+    names, keep, times, label = what
     column_types: list[ColumnTypes] = []
     text = {*(() if keep is None else keep.text), *(() if label is None else (label.name,))}
     text |= set() if times is None else {times}
@@ -418,7 +391,7 @@ def _located(column_types: ColumnTypes, files: Sequence[File]) -> ColumnTypes:
 
 
 @contextlib.contextmanager
-def _as_config_error(file: File) -> Iterator[None]:
+def as_config_error(file: File) -> Iterator[None]:
     """Raise errors of a file as ConfigError, because a file holds too many rows to reject."""
     try:
         yield

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, get_args
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.errors import ConfigError, Reason
+from recordmill.errors import ConfigError
 from recordmill.format.class_names import is_value
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note
@@ -20,7 +20,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart, Parts
-from recordmill.transforms.sources.files.file_stat import RejectCause
+from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, with_points
@@ -40,10 +40,11 @@ from recordmill.transforms.sources.rows.record_columns import (
     BEYOND,
     SYSTEM_FIELDS,
     InvalidRows,
+    invalid_rows,
+    is_null,
 )
-from recordmill.transforms.sources.rows.record_layout import RowLayout
-from recordmill.transforms.sources.rows.row_cache import RowCache
-from recordmill.transforms.sources.rows.row_sections import LabelColumn
+from recordmill.transforms.sources.rows.record_layout import Attached, References, RowLayout
+from recordmill.transforms.sources.rows.row_sections import Inference
 from recordmill.transforms.sources.rows.sample_times import (
     EPOCHS,
     PER_SECOND,
@@ -58,6 +59,7 @@ from recordmill.transforms.sources.rows.table_rows import TableRows
 from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES, TIME
 
+_SAMPLE = (pa.field(SERIES, pa.string(), False), pa.field(TIME, pa.int64(), False))
 JOINED = "all"  # the name of the series that consists of all files
 
 
@@ -76,12 +78,6 @@ class SensorRows(TableRows):
     number_labels: whether the label column keeps its texts, because windows parse numbers of them.
     intervals: intervals that give rows their classes; None if a column does.
     """
-
-    _leading_fields: ClassVar[tuple[pa.Field, ...]] = (
-        *SYSTEM_FIELDS,
-        pa.field(SERIES, pa.string(), False),
-        pa.field(TIME, pa.int64(), False),
-    )
 
     _takes_label_lists: ClassVar[bool] = False
     _needs_classes: ClassVar[bool] = False
@@ -138,10 +134,6 @@ class SensorRows(TableRows):
         if self.intervals is not None:
             of_values = all(is_value(name) for name, _ in self.intervals.classes)
             layout = dataclasses.replace(layout, labelled=True, of_values=of_values)
-        if self.step_column is not None:
-            field = pa.field(STEP, pa.int64(), False)
-            columns = layout.columns.insert(len(self._leading_fields), field)
-            layout = dataclasses.replace(layout, columns=columns)
         for part in itertools.islice(parts, 1):
             listed = next(self.read(part, layout), None)
             if listed is not None and listed.rows is None:
@@ -275,15 +267,9 @@ class SensorRows(TableRows):
         return tuple(typed)
 
     def _infer_remaining(
-        self,
-        header: ColumnTypes,
-        names: Sequence[str],
-        parts: Iterable[pa.RecordBatch],
-        keep: RowCache | None,
-        label: LabelColumn | None,
-        notes: dict[str, Note],
+        self, header: ColumnTypes, parts: Parts, what: Inference, notes: dict[str, Note]
     ) -> ColumnTypes:
-        found = super()._infer_remaining(header, names, parts, keep, label, notes)
+        found = super()._infer_remaining(header, parts, what, notes)
         zoned = self._zoned_column
         if zoned in found and found[zoned].types == (pa.string(),):
             text = (
@@ -293,38 +279,39 @@ class SensorRows(TableRows):
             notes["zones"] = Note("times", text)
         return found
 
+    def _record_fields(self, roles: ColumnRoles, column_types: ColumnTypes) -> list[pa.Field]:
+        step = [] if self.step_column is None else [pa.field(STEP, pa.int64(), False)]
+        return [*SYSTEM_FIELDS, *_SAMPLE, *step, *self._place_fields(roles)]
+
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
         others = (self.series_column, self.step_column)
         return (*self.time_columns, *(name for name in others if name is not None))
 
-    def _find_roles(
-        self, names: Sequence[str], requested: ColumnRoles, main_names: Sequence[str]
-    ) -> ColumnRoles:
-        """Return the roles of columns. Raises ConfigError."""
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
         if self.step_column is not None and self.step_column not in names:
             raise ConfigError(
                 f"{option_name('step')}: expected a duration, such as 10s, 500ms, 1h30m or 1d,"
                 f" auto, or one of the columns {quoted(names)}; got {self.step_column!r}"
             )
-        return super()._find_roles(names, requested, main_names)
+        return super()._roles(names)
 
-    def _source_columns(
-        self, rows: Rows, roles: ColumnRoles, files: Sequence[str]
-    ) -> tuple[list[pa.Array], list[InvalidRows]]:
-        del roles
+    def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
+        del layout
         parts = [rows.columns[name] for name in self.time_columns]
         text = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, " ")
         is_text = self.time_format is None and pa.types.is_string(text.type)
         texts = with_points(text, self.format.decimal) if is_text else text
         times, is_local = parse_times(texts, time_format=self.time_format, unit=self._unit)
         if self.series_column is None:
-            series = rows.of_files([JOINED] * len(files) if self.joined else files)
+            series = rows.of_files(
+                [JOINED] * len(files) if self.joined else [file.key for file in files]
+            )
         else:
             series = rows.columns[self.series_column]
         columns = ", ".join(map(repr, self.time_columns))
 
-        def no_time(row: int) -> RejectCause:
+        def no_time(row: int) -> str:
             why = f"no time in {columns}"
             if not pa.types.is_string(text.type) and text[row].is_valid:
                 number = f"{text[row].value} {text.type.unit}"
@@ -333,28 +320,29 @@ class SensorRows(TableRows):
                 why = (
                     f"expected a time in {columns}{format_hint(got, self.time_format)}, got {got!r}"
                 )
-            return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
+            return why
 
-        def no_series(row: int) -> RejectCause:
-            why = f"no series name in {self.series_column!r}"
-            return RejectCause(Reason.BAD_VALUE, f"row {rows.numbers[row]}: {why}")
-
-        faults = [InvalidRows(_is_null(times), no_time), InvalidRows(_is_null(series), no_series)]
+        faults = [
+            invalid_rows(rows, is_null(times), no_time),
+            invalid_rows(
+                rows, is_null(series), lambda row: f"no series name in {self.series_column!r}"
+            ),
+        ]
         if self.time_zone is not None:
             times, never = self._in_utc(times, is_local, series, text, rows)
             faults += never
         if self.step_column is None:
-            return [series, times], faults
+            return Attached([series, times], faults)
         written = rows.columns[self.step_column]
         is_text = pa.types.is_string(written.type)
         steps = parse_steps(with_points(written, self.format.decimal) if is_text else written)
 
-        def no_step(row: int) -> RejectCause:
+        def no_step(row: int) -> str:
             why = "expected a step, such as 10min, or seconds, in"
-            got = f"row {rows.numbers[row]}: {why} {self.step_column!r}, got {written[row]}"
-            return RejectCause(Reason.BAD_VALUE, got)
+            return f"{why} {self.step_column!r}, got {written[row]}"
 
-        return [series, times, steps], [*faults, InvalidRows(_is_null(steps), no_step)]
+        faults.append(invalid_rows(rows, is_null(steps), no_step))
+        return Attached([series, times, steps], faults)
 
     def _in_utc(
         self, times: pa.Array, is_local: pa.Array, series: pa.Array, texts: pa.Array, rows: Rows
@@ -371,11 +359,7 @@ class SensorRows(TableRows):
             is_invalid = np.zeros(len(utc), np.bool_)
             is_invalid[at] = found
 
-            def why(row: int) -> RejectCause:
-                time = f"row {rows.numbers[row]}: {str(texts[row])!r} {problem}"
-                return RejectCause(Reason.BAD_VALUE, time)
-
-            return InvalidRows(is_invalid, why)
+            return invalid_rows(rows, is_invalid, lambda row: f"{str(texts[row])!r} {problem}")
 
         twice = (
             f"occurs twice in {self.time_zone}, because clocks are set back then (daylight saving"
@@ -388,24 +372,15 @@ class SensorRows(TableRows):
             " --input-time-zone, such as Etc/GMT-1 (UTC+1 all year)"
         )
         faults = [invalid(converted.repeated, twice), invalid(converted.skipped, never)]
-        return pa.array(utc, mask=_is_null(times)), faults
+        return pa.array(utc, mask=is_null(times)), faults
 
-    def _records(
-        self,
-        rows: Rows,
-        layout: RowLayout,
-        *,
-        files: Sequence[str],
-        listed: Sequence[Mapping[str, Any]],
-    ) -> ListingPart:
-        found = super()._records(rows, layout, files=files, listed=listed)
-        if self.intervals is None or found.rows is None:
-            return found
-        classes = self.intervals.classes_of(found.rows[SERIES], found.rows[TIME])
-        labelled = batch.set_column(found.rows, batch.LABEL, classes)
-        return dataclasses.replace(found, rows=labelled)
-
-
-def _is_null(column: pa.Array) -> Mask:
-    mask: Mask = np.asarray(column.is_null())
-    return mask
+    def _read(
+        self, sections: pa.RecordBatch, layout: RowLayout, references: References | None = None
+    ) -> Iterator[ListingPart]:
+        for found in super()._read(sections, layout, references):
+            if self.intervals is None or found.rows is None:
+                yield found
+                continue
+            classes = self.intervals.classes_of(found.rows[SERIES], found.rows[TIME])
+            labelled = batch.set_column(found.rows, batch.LABEL, classes)
+            yield dataclasses.replace(found, rows=labelled)

@@ -15,7 +15,6 @@ from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.rows.column_checks import ColumnAdvice
 from recordmill.transforms.sources.rows.column_roles import quoted
-from recordmill.transforms.sources.rows.label_types import with_target
 from recordmill.transforms.sources.rows.record_columns import user_field
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 
@@ -46,9 +45,7 @@ class TableRows(RecordRows):
     used: tuple[str, ...] = ()
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        requested = self._requested_roles(others=self._consumed_columns)
-        roles = self._find_roles(names, requested, ())
-        roles = with_target(roles, self.label_type, where=str(self.input))
+        roles = super()._roles(names)
         user_columns = roles.user_columns(names)
         declared = [column for column, _ in self.types if column != roles.label]
         for column in (*declared, *self.used):
@@ -98,11 +95,6 @@ class TableRows(RecordRows):
         return ColumnAdvice(
             has_types=True, declared=frozenset(dict(self.types)), transformed=self.used
         )
-
-    @property
-    def _consumed_columns(self) -> tuple[str, ...]:
-        """Columns that are no values of a record, because the source converts them."""
-        return ()
 
     def _declared_field(self, field: pa.Field, declared: pa.DataType) -> pa.Field:
         """Return a column with its declared type. Raises ConfigError if it cannot be cast."""

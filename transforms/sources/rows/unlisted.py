@@ -1,9 +1,11 @@
-"""Notes on the paths of a listing: files that no row names, and files that have several names."""
+"""Notes on a listing: files that no row names or that have several names, columns of segments."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import xxhash
@@ -15,6 +17,11 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_medi
 
 _MOST = 500_000  # paths in memory, and files that are compared with them
 _SHOWN = 3  # files in a note
+# Names of columns of times in a file, without their unit.
+_STARTS = ("start", "begin", "onset", "offset", "from")
+_ENDS = ("end", "stop", "offset", "to")
+_DURATIONS = ("duration", "dur", "length")
+_SUFFIX = re.compile(r"[ _-]*(time|sec|secs|seconds|s|ms|msec|milliseconds)$")
 
 
 class ListedPaths:
@@ -96,6 +103,24 @@ class ListedPaths:
                 found += [key] if len(found) < _SHOWN else []
         where = "in the folders of the listed files"
         return (_unlisted(count, found, where, name),) if count else ()
+
+
+def segment_notes(names: Sequence[str], listing: str) -> list[Note]:
+    """Return a note if columns are named like the start and end (or duration) of segments."""
+    by_stem: dict[str, str] = {}
+    for name in names:
+        by_stem.setdefault(_SUFFIX.sub("", name.strip().lower()), name)
+    start = next((by_stem[stem] for stem in _STARTS if stem in by_stem), None)
+    for option, stems in (("end", _ENDS), ("duration", _DURATIONS)):
+        found = next((by_stem[stem] for stem in stems if by_stem.get(stem, start) != start), None)
+        if start is not None and found is not None:
+            text = (
+                f"whole files are read, but the columns {start!r} and {found!r} of {listing} may"
+                f" be segments: --start-column {shlex.quote(start)} --{option}-column"
+                f" {shlex.quote(found)} reads them"
+            )
+            return [Note("segments", text)]
+    return []
 
 
 def _unlisted(count: int, first: Sequence[str], where: str, name: str) -> Note:

@@ -1,14 +1,25 @@
-"""The error for an input of rows that has no usable record."""
+"""The errors for an input of rows that has no usable record."""
 
 from __future__ import annotations
+
+import collections
+import re
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.file_content import Content
-from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.notes import most_frequent
+from recordmill.option_names import option_name
+from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.walks import SkippedPath
+from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 
+_QUOTED = re.compile(r"'[^']*'")
+_CAUSES = 3  # different causes in a message
+_LOOKED_AT = 100  # rejects of a part that are searched for different causes
 _DAMAGE = (Reason.CORRUPT, Reason.TRUNCATED)
 _JSON = (
     "expected JSON objects with at least one value and distinct names (b in"
@@ -38,10 +49,8 @@ def no_usable_record(rows: RowInput) -> ConfigError:
 
 def _other_content(rows: RowInput, name: str) -> Content | None:
     """Return the content of the file with a key, None if it is unknown."""
-    for one in rows.find():
-        if isinstance(one, tuple) and isinstance(one[0], File) and one[0].key == name:
-            return rows.origin(one[0]).other_content()
-    return None
+    found = (rows.origin(file).other_content() for file in rows.files() if file.key == name)
+    return next(found, None)
 
 
 def _first_reject(rows: RowInput) -> tuple[bool, Reject | None]:
@@ -61,3 +70,60 @@ def _first_reject(rows: RowInput) -> tuple[bool, Reject | None]:
                     key = f"{file.key}#{row.number}"
                     return is_tfrecord, Reject(key, "read", row.reason, row.why)
     return is_tfrecord, None
+
+
+class RejectedRows:
+    """Rows that were rejected or left out, for the error if no row can be used."""
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[Reason] = collections.Counter()
+        self._firsts: dict[Reason, Reject] = {}
+        self._causes: dict[str, Reject] = {}  # by detail without names in quotes
+        self._may_be_elsewhere = False
+        self._left_out = 0
+
+    def add(self, part: ListingPart) -> None:
+        """Count further rows."""
+        rejects = part.rejects
+        self._left_out += part.filtered.get(WHERE, 0)
+        self._counts.update(reject.reason for reject in rejects)
+        self._firsts = {reject.reason: reject for reject in rejects[::-1]} | self._firsts
+        for reject in rejects[:_LOOKED_AT]:
+            self._may_be_elsewhere |= _may_be_elsewhere(reject)
+            if len(self._causes) < _CAUSES:
+                self._causes.setdefault(_cause(reject), reject)
+
+    def no_rows(self, inputs: Inputs, noun: str, root: str | None) -> ConfigError:
+        """Return the error for an input without a usable row.
+
+        noun: of a row, for the message. root: clause on the folder of relative paths, if there is
+        one.
+        """
+        if not self._counts:
+            if self._left_out:
+                return ConfigError(
+                    f"{option_name('where')} leaves out all {self._left_out} {noun}s of {inputs}:"
+                    " relax it"
+                )
+            return ConfigError(f"the input {inputs} has no {noun}s")
+        by_count = most_frequent(self._counts)
+        first = self._firsts[by_count[0][0]]
+        examples = list({_cause(first): first, **self._causes}.values())[:_CAUSES]
+        reasons = ", ".join(f"{n} {reason}" for reason, n in by_count)
+        which = "the first" if len(examples) == 1 else "the first of each cause"
+        shown = "; ".join(f"{one.key}: {one.detail}" for one in examples)
+        message = f"no {noun} of {inputs} can be used ({reasons}); {which}: {shown}"
+        if root is not None and self._may_be_elsewhere:
+            message += f"; relative paths were resolved in {root}"
+        return ConfigError(message)
+
+
+def _cause(reject: Reject) -> str:
+    return _QUOTED.sub("", reject.detail)
+
+
+def _may_be_elsewhere(reject: Reject) -> bool:
+    """Return whether another folder may have the file: the path is relative, and not odd."""
+    if reject.reason is not Reason.MISSING or reject.key.startswith("/") or "://" in reject.key:
+        return False
+    return ", but " not in reject.detail and "its path" not in reject.detail

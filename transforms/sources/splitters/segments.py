@@ -21,7 +21,6 @@ from recordmill.transforms.sources.row_formats.value_parsing import (
     with_points,
 )
 from recordmill.transforms.sources.rows.file_list import FileList
-from recordmill.transforms.sources.rows.joined_listings import JoinedListings
 from recordmill.transforms.sources.rows.sample_times import PER_SECOND
 
 Segment = tuple[float | None, float | None]  # start and end in seconds
@@ -83,18 +82,17 @@ class SegmentColumns:
                     f"{option_name('start_column')} and --{option}-column: expected two columns,"
                     f" got {start!r} for both"
                 )
-        first = files.lists[0] if isinstance(files, JoinedListings) else files
-        listing = first if isinstance(first, FileList) else None
-        weight = None if listing is None else listing.weight_column
-        if weight is not None and weight in named.values():
+        listing = files if isinstance(files, FileList) else None
+        if listing is not None and listing.weight_column in {*named.values()} - {None}:
             raise ConfigError(
-                f"{option_name('weight_column', weight)}: the column is the start, the end or the"
-                " duration of segments, too"
+                f"{option_name('weight_column', listing.weight_column)}: the column is the start,"
+                " the end or the duration of segments, too"
             )
-        root = None
-        if listing is not None and listing is files and listing.key_column is not None:
-            root = str(listing.root)
         decimal = "." if listing is None else listing.format.decimal
+        root = None
+        if listing is not None and listing.key_column is not None:
+            roots = {str(listing.root_of(place)) for place in listing.places}
+            root = roots.pop() if len(roots) == 1 else ""
         return cls(
             start=start, end=end, duration=duration, unit=unit or "s", decimal=decimal, root=root
         )
