@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeGuard
 
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles, InputFacts
@@ -12,9 +11,8 @@ from recordmill.pipelines.learned_from import LearnedDataset
 from recordmill.pipelines.options.config import CommonConfig
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.class_numbers import ClassNumbers, merge_numbers
-from recordmill.transforms.model.source import Layout, Source
+from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.rows.record_layout import RowLayout
-from recordmill.transforms.sources.tfrecords.annotated_records import AnnotatedRecords
 from recordmill.transforms.sources.tfrecords.known_numbers import (
     NumberedInput,
     numbered_inputs,
@@ -30,7 +28,6 @@ _REMEDY = (
 
 def class_numbers(
     config: CommonConfig,
-    source: Source,
     layout: Layout,
     facts: InputFacts,
     *,
@@ -41,7 +38,6 @@ def class_numbers(
 
     Args:
       config: Options of the command.
-      source: The input.
       layout: Layout of the rows.
       facts: Facts about the input.
       labels: Classes of --labels-file or --learned-from.
@@ -60,7 +56,7 @@ def class_numbers(
     offset = config.label_offset
     if learned is not None and offset is None:
         offset = learned.manifest.label_offset
-    found = _stated(config, source, layout, facts, roles)
+    found = _stated(config, layout, facts, roles)
     known: Mapping[str, int] = {}
     if config.labels_file is None and learned is None:
         known = merge_numbers(found, remedy=_REMEDY)
@@ -73,19 +69,16 @@ def class_numbers(
         offset=offset,
         known=known,
         by_value=gives_values(config, roles),
-        rules=source.rules.labels if _has_objects(source) else None,
+        rules=None if facts.labels is None else config.label_rules(),
     )
 
 
 def _stated(
-    config: CommonConfig,
-    source: Source,
-    layout: Layout,
-    facts: InputFacts,
-    roles: ColumnRoles | None,
+    config: CommonConfig, layout: Layout, facts: InputFacts, roles: ColumnRoles | None
 ) -> list[NumberedInput]:
     """Return the numbers that the input states for its classes, none if they follow from values."""
-    if _has_objects(source) and (found := numbered_inputs(config.inputs, _OF_DATASETS)):
+    of_objects = facts.labels is not None
+    if of_objects and (found := numbered_inputs(config.inputs, _OF_DATASETS)):
         return found
     if facts.class_numbers:
         numbers = with_label_maps(facts.class_numbers, config.inputs)
@@ -96,10 +89,6 @@ def _stated(
         numbers = {name: int(number) for number, name in layout.class_names.items()}
         return [NumberedInput(str(config.inputs), numbers)]
     return numbered_inputs(config.inputs, roles)
-
-
-def _has_objects(source: Source) -> TypeGuard[AnnotatedRecords]:
-    return isinstance(source, AnnotatedRecords) and source.pixels.has_objects
 
 
 def _common_offset(found: list[NumberedInput]) -> int:

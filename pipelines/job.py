@@ -195,7 +195,7 @@ class Job:
         self._compare_as(layout)
         self._facts, self._notes_of_input = listing.facts, (*listing.notes, *layout.notes)
         self._numbers = class_numbers(
-            self.config, source, layout, listing.facts, labels=self.labels, learned=self.learned
+            self.config, layout, listing.facts, labels=self.labels, learned=self.learned
         )
         required: tuple[str, ...] = ()
         if self.learned is not None:

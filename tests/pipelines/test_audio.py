@@ -392,6 +392,20 @@ def test_clips_of_files_in_tables_are_those_of_the_files(tmp_path, words):
     assert {made.manifest.ledger.inputs.read for made in (folder, table)} == {len(files)}
 
 
+def test_clips_of_segments_of_files_in_a_table(tmp_path):
+    sound = write(tmp_path / "a.wav", chirp(1000, 1000), 1000).read_bytes()
+    rows = {"key": ["one", "two"], "from": [0.0, 0.5], "to": [0.5, 1.0], "label": ["a", "b"]}
+    table = pa.table(rows | {"audio": pa.array([sound, sound], pa.binary())})
+    pq.write_table(table, tmp_path / "x.parquet")
+    options = ("--key-column", "key", "--start-column", "from", "--end-column", "to")
+    split = ("--sample-rate", 1000, "--clip", "100ms", "--clip-mode", "split")
+    made = made_of(tmp_path, tmp_path / "x.parquet", *options, *split)
+    starts = range(0, 500, 100)
+    segments = ("one@0-0.5", "two@0.5-1")
+    assert made.keys("train") == {f"{key}#{n}" for key in segments for n in starts}
+    assert not {"from", "to"} & set(made.manifest.features)
+
+
 def test_equal_audio_is_found_whatever_its_format(tmp_path):
     for name in ("a.wav", "b.flac", "c.wav"):
         sound = say("go", speaker=int(name.startswith("c")))

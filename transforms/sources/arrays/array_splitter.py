@@ -34,11 +34,11 @@ from recordmill.transforms.sources.arrays.array_labels import (
 from recordmill.transforms.sources.arrays.array_spec import ARRAY, ArraySpec
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing, Shape, merge_shapes
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
-from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.folders import NOT_IMAGES
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.references import COLUMNS
 from recordmill.transforms.sources.rows.text_folders import NOT_TEXTS
+from recordmill.transforms.sources.splitters.collector import Collector
 from recordmill.transforms.sources.splitters.split_files import (
     Counts,
     ReadHeaders,
@@ -51,23 +51,15 @@ FIRST, LAST = "__first__", "__last__"  # int64: range of records of a file, LAST
 FILE = "__file__"  # int64: bytes of the file; `batch.SIZE` is the size of the record
 NAME = "__name__"  # string: the key of the file
 AT, TO = "__at__", "__to__"  # int64: start and stop of a record along the axis
-LABELS = (
-    "__labels__"  # string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
-)
+# string: a JSON list: path, size, mtime of the file of labels, the `StoredArray`
+LABELS = "__labels__"
 
+_TEXT, _INT = pa.string(), pa.int64()
 _LISTED = (
-    pa.field(ARRAY, pa.string()),
-    pa.field(LABELS, pa.string()),
-    pa.field(FIRST, pa.int64()),
-    pa.field(LAST, pa.int64()),
+    *(pa.field(name, _TEXT) for name in (ARRAY, LABELS)),
+    *(pa.field(name, _INT) for name in (FIRST, LAST)),
 )
-_OWN = (
-    pa.field(FILE, pa.int64()),
-    pa.field(NAME, pa.string()),
-    pa.field(AT, pa.int64()),
-    pa.field(TO, pa.int64()),
-)
-
+_OWN = tuple(pa.field(*one) for one in ((FILE, _INT), (NAME, _TEXT), (AT, _INT), (TO, _INT)))
 
 # `.bin`, `.bak` and `.data` may be arrays by their content.
 NOT_ARRAYS = tuple(
@@ -171,22 +163,20 @@ class ArraySplitter(Splitter):
                     f" predict: add {option_name('drop_columns', TARGET)}"
                 )
             users = [*users, numbers.field]
-        ours = [declared.field() if name == ARRAY else field for name, field in _fields().items()]
+        ours = [*COLUMNS, declared.field(), *_OWN]
         return RecordColumns(pa.schema([*ours, *users]), self.probe.has_labels, of_values)
 
     def split(self, rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[ListingPart]:
         """Yield a row per record of a part of the listing."""
-        declared = ArraySpec.of(schema)
-        numbers = self.probe.numbers
-        rejects: list[Reject] = []
+        declared, numbers = ArraySpec.of(schema), self.probe.numbers
+        found = Collector(given=rows, schema=schema, inputs=0 if self.groups_files else None)
         kept: list[int] = []
-        files = 0
         labels: list[pa.Array] = []
-        places = _zip_columns(rows, batch.KEY, ARRAY, LABELS, FIRST, LAST)
-        for row, (key, text, location, first, last) in enumerate(places):
-            if why := self._problem(StoredArray.from_text(text), declared):
-                # A file with several sections is rejected once.
-                rejects += [] if first else [Reject(key, "read", *why)]
+        places = _zip_columns(rows, ARRAY, LABELS, FIRST, LAST)
+        for row, (text, location, first, last) in enumerate(places):
+            if (problem := self._problem(StoredArray.from_text(text), declared)) is not None:
+                if not first:  # a file with several sections is rejected once
+                    found.reject(row, problem)
                 continue
             try:
                 if location is not None:
@@ -194,28 +184,23 @@ class ArraySplitter(Splitter):
                         read_labels(location, self._cut, first, last, numbers=numbers is not None)
                     )
             except RecordError as error:
-                rejects.append(Reject(key, "read", error.reason, error.detail))
+                found.reject(row, error)
             else:
                 kept.append(row)
-                files += first == 0
-        inputs = files if self._cut.unit == "chunk" else None
-        if not kept:
-            yield ListingPart(rejects=rejects, inputs=inputs)
-            return
-        rows = self._records(rows.take(pa.array(kept, pa.int64())), schema)
-        invalid: list[Reject] = []
-        if labels:
-            rows, invalid = with_labels(
-                rows,
-                labels,
-                numbers=numbers,
-                unlabelled=self.probe.unlabelled,
-            )
-        if inputs is None:
-            rejects, invalid = rejects + invalid, []
-        yield ListingPart(
-            rows=rows if len(rows) else None, rejects=rejects, invalid=invalid, inputs=inputs
-        )
+                found.count_inputs(first == 0)
+        if kept:
+            records = self._records(rows.take(pa.array(kept, pa.int64())), schema)
+            invalid: list[Reject] = []
+            if labels:
+                unlabelled = self.probe.unlabelled
+                records, invalid = with_labels(
+                    records, labels, numbers=numbers, unlabelled=unlabelled
+                )
+            part = ListingPart(rejects=invalid)
+            if self.groups_files:
+                part = ListingPart(invalid=invalid)
+            found.add_part(part, records if len(records) else None)
+        yield found.take()
 
     def _output_dtype(self, stored: StoredArray) -> str:
         """Return the dtype of an array in records, its own dtype if it cannot be cast."""
@@ -224,25 +209,21 @@ class ArraySplitter(Splitter):
             return own
         return self.dtype
 
-    def _problem(self, stored: StoredArray, declared: ArraySpec) -> RejectCause | None:
+    def _problem(self, stored: StoredArray, declared: ArraySpec) -> RecordError | None:
         """Return why an array does not fit the type of the records, None if it does."""
-        own = stored.numbers.name
-        if self.dtype is not None and (why := cast_problem(own, self.dtype, self.cast)):
-            return RejectCause(Reason.BAD_VALUE, why)
-        if self._output_dtype(stored) != declared.dtype:
+        own, why = stored.numbers.name, None
+        if self.dtype is not None:
+            why = cast_problem(own, self.dtype, self.cast)
+        if not why and self._output_dtype(stored) != declared.dtype:
             common = np.result_type(own, declared.dtype).name
-            return RejectCause(
-                Reason.BAD_VALUE,
-                f"an array of {own}, but most are {declared.dtype}: --dtype {common} casts both",
-            )
-        if len(self._cut.shape_of(stored.shape)) != len(declared.shape):
-            return RejectCause(
-                Reason.BAD_VALUE,
+            why = f"an array of {own}, but most are {declared.dtype}: --dtype {common} casts both"
+        if not why and len(self._cut.shape_of(stored.shape)) != len(declared.shape):
+            why = (
                 f"an array of {len(stored.shape)} dimensions ({format_shape(stored.shape)}), but"
                 f" most records have {len(declared.shape)}: remove it, or build a separate dataset"
-                " from such arrays",
+                " from such arrays"
             )
-        return None
+        return RecordError(Reason.BAD_VALUE, why) if why else None
 
     def _records(self, sections: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
         """Return a row per record."""
@@ -260,15 +241,14 @@ class ArraySplitter(Splitter):
         ]
         sizes = np.array(units, np.int64)[at] * (1 if whole else stops - starts)
         rows = sections.take(pa.array(at))
-        key = group = rows[batch.KEY]
+        key, group = rows[batch.KEY], rows[batch.GROUP]
+        if self.groups_files:
+            group = pc.coalesce(group, key)
         if not whole:
-            texts = pa.array(starts).cast(pa.string())
-            key = pc.binary_join_element_wise(key, texts, "#")
+            key = pc.binary_join_element_wise(key, pa.array(starts).cast(pa.string()), "#")
         columns_: Mapping[str, Any] = {
             batch.KEY: key,
-            batch.GROUP: pc.coalesce(rows[batch.GROUP], group)
-            if self._cut.unit == "chunk"
-            else rows[batch.GROUP],
+            batch.GROUP: group,
             batch.SIZE: pa.array(sizes),
             FILE: rows[batch.SIZE],
             NAME: rows[batch.KEY],
@@ -279,11 +259,6 @@ class ArraySplitter(Splitter):
             columns_ = {**columns_, TARGET: pa.nulls(len(rows), columns.field(TARGET).type)}
         made = [columns_[name] if name in columns_ else rows[name] for name in columns.names]
         return pa.record_batch(made, schema=columns)
-
-
-def _fields() -> dict[str, pa.Field]:
-    """Return the system columns of a row."""
-    return {field.name: field for field in (*COLUMNS, pa.field(ARRAY, pa.string()), *_OWN)}
 
 
 def _zip_columns(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:

@@ -58,8 +58,8 @@ class Collector:
         return not (self._at or self._blocks or self._rejects or self._invalid or self._filtered)
 
     def count_inputs(self, number: int) -> None:
-        """Count inputs of which records or rejects of records are added."""
-        self.inputs = (self.inputs or 0) + number
+        """Count inputs of which records are added, unless each record is an input."""
+        self.inputs = None if self.inputs is None else self.inputs + number
 
     def add(self, row: int, number: int, *values: Any) -> None:
         """Add a record of the file in a row. number: of the record in the file."""
@@ -70,6 +70,7 @@ class Collector:
     def add_part(self, part: ListingPart, rows: pa.RecordBatch | None) -> None:
         """Add the rejects and counts of a part, and rows with all columns but `__data__`."""
         self._rejects += part.rejects
+        self._invalid += part.invalid
         self._filtered.update(part.filtered)
         if rows is not None:
             self._blocks.append(self._with_columns(rows, {}))
@@ -113,7 +114,7 @@ class Collector:
         return part
 
     def _with_columns(self, rows: pa.RecordBatch, made: dict[str, pa.Array]) -> pa.RecordBatch:
-        # The file with the data is not written yet.
-        made = {batch.DATA: pa.nulls(len(rows), pa.string()), **made}
+        if batch.DATA not in rows.schema.names:  # the file with the data is not written yet
+            made = {batch.DATA: pa.nulls(len(rows), pa.string()), **made}
         columns = [made[name] if name in made else rows[name] for name in self.schema.names]
         return pa.record_batch(columns, schema=self.schema)
