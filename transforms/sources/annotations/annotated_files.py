@@ -192,7 +192,7 @@ class AnnotatedFiles:
         fields = found.columns.schema
         none = [_empty(field, len(blank)) for field in fields]
         columns = batch.concat([found.columns, pa.RecordBatch.from_arrays(none, schema=fields)])
-        images = Joined(
+        images = AnnotatedRows(
             rows=rows.take(pa.array([*known, *blank], pa.int64())),
             columns=columns,
             faults=found.faults,
@@ -216,7 +216,7 @@ class AnnotatedFiles:
         )
 
 
-class Joined(NamedTuple):
+class AnnotatedRows(NamedTuple):
     """Rows of images, and their annotations.
 
     columns: annotations of the rows. blank: bool[n], the rows without annotations. faults: {row:

@@ -15,7 +15,7 @@ from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS, OBJECTS
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.annotations.annotated_files import Joined, Unannotated
+from recordmill.transforms.sources.annotations.annotated_files import AnnotatedRows, Unannotated
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
@@ -95,6 +95,6 @@ class AnnotatedRecords:
         names = rows.schema.names
         held = [OBJECTS if OBJECTS in names else _MASK]
         blank = rows[_MASK].is_null() if _MASK in names else np.zeros(len(rows), np.bool_)
-        found = Joined(rows.drop_columns(held), rows.select(held), blank=np.asarray(blank))
+        found = AnnotatedRows(rows.drop_columns(held), rows.select(held), blank=np.asarray(blank))
         text = f"no mask in feature {self.pixels.class_mask!r}"
         return found.parts(labels, self.unmasked, lambda _: text, keep="--unmasked")
