@@ -22,10 +22,10 @@ from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.model.user_columns import user_fields
+from recordmill.transforms.model.usual_columns import LABELS
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
-from recordmill.transforms.sources.rows.column_roles import LABELS
 from recordmill.transforms.sources.rows.path_columns import path_column
 from recordmill.transforms.sources.rows.record_columns import TEXT
 from recordmill.transforms.sources.rows.record_layout import RowLayout

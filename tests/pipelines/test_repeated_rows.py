@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from recordmill.transforms.model import repeated_hashes
 from recordmill.transforms.sources.rows import repeated_rows
 from tests.folders import make_picture
 from tests.image_runs import Made, run
@@ -139,7 +140,7 @@ def test_arrays_and_videos(tmp_path):
 
 def test_many_passes_find_the_same(listing, monkeypatch):
     whole = made(listing).manifest.digest
-    monkeypatch.setattr(repeated_rows, "_MOST_HASHES", 2)
+    monkeypatch.setattr(repeated_hashes, "_MOST_HASHES", 2)
     assert made(listing).manifest.digest == whole
 
 

@@ -28,6 +28,7 @@ from recordmill.format.split_names import canonical_split
 from recordmill.storage.files import shown
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.repeated_hashes import repeated_hashes
 from recordmill.transforms.sources.archives.archive_file import (
     ArchiveReader,
     ListedMember,
@@ -42,7 +43,6 @@ from recordmill.transforms.sources.archives.label_files import (
 )
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.walks import File, SkippedPath, SkipRule, WalkItem
-from recordmill.transforms.sources.rows.repeated_rows import repeated_hashes
 
 _BLOCK = 1 << 12  # members written at a time
 _SIZE = struct.Struct("<Q")  # of a block; `marshal.load` reads each value from the file

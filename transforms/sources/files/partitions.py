@@ -9,9 +9,9 @@ from typing import NamedTuple
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import LABELS, SPLITS
 from recordmill.transforms.sources.files.input_paths import SplitFrom
 from recordmill.transforms.sources.files.path_facts import partition_of
-from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS
 
 _LEVELS = 16
 

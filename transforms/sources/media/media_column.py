@@ -12,6 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import is_list
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
@@ -19,7 +20,6 @@ from recordmill.transforms.sources.row_formats.json_lines import JsonLines
 from recordmill.transforms.sources.row_formats.nested import columns_of
 from recordmill.transforms.sources.row_formats.row_file import RowFile
 from recordmill.transforms.sources.row_formats.text_columns import value_type
-from recordmill.transforms.sources.rows.column_roles import quoted
 
 FORMATS = ("parquet", "arrow", "jsonl")  # formats in which columns of files are found
 NAMES = (

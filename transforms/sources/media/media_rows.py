@@ -26,6 +26,7 @@ from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.source import Layout, ListingPart, Parts
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.files.walks import File
@@ -33,7 +34,6 @@ from recordmill.transforms.sources.media.media_values import PATH, read_values, 
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.conditions import RowFilter
 from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
-from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.path_stats import PathOptions, StatCache
 from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS
 from recordmill.transforms.sources.rows.record_layout import (

@@ -22,11 +22,11 @@ from recordmill.transforms.sources.row_formats.arrow_checks import Expansion, ch
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
 from recordmill.transforms.sources.row_formats.nested import flat_schema, flatten
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.row_format import UTF8

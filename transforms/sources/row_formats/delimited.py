@@ -31,9 +31,13 @@ from recordmill.transforms.sources.row_formats.joined_files import read_joined
 from recordmill.transforms.sources.row_formats.json_documents import describe_json
 from recordmill.transforms.sources.row_formats.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_text
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, LargeRow, drop_spaces
-from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
+from recordmill.transforms.sources.row_formats.row_file import (
+    FileSection,
+    Origin,
+    QuoteAnomalies,
+    Rows,
+)
 from recordmill.transforms.sources.row_formats.row_format import UTF8, FileFormat
 from recordmill.transforms.sources.row_formats.text_encodings import other_text, to_utf8
 from recordmill.transforms.sources.row_formats.text_files import TextFile, quote_rules

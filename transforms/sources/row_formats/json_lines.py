@@ -33,11 +33,11 @@ from recordmill.transforms.sources.row_formats.nested import (
     outer_objects,
 )
 from recordmill.transforms.sources.row_formats.odd_values import OddValue, odd_json
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
     Origin,
+    QuoteAnomalies,
     Rows,
     in_order,
 )

@@ -9,10 +9,10 @@ import numpy as np
 
 from recordmill.notes import Note, count_of
 from recordmill.transforms.sources.row_formats.row_boundaries import Block, IntArray
+from recordmill.transforms.sources.row_formats.row_file import QuoteAnomalies
 
 ESCAPE = "--escape '\\'"  # the option for quotes that are escaped by backslashes
 
-QuoteAnomalies = dict[str, tuple[int, int]]  # {kind of rows: (their number, the first row)}
 _SPACED = "a quote after a space at the beginning of a value"
 # Rows of files in which quotes are data.
 _ENCLOSED, _DOUBLED, _PLAIN = "a value in quotes", "two quotes for one", "no value in quotes"

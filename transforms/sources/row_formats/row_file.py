@@ -24,9 +24,9 @@ from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.json_documents import describe_json
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 
 _FIRST_READ = 1 << 16  # bytes of JSON that are searched for records
+QuoteAnomalies = dict[str, tuple[int, int]]  # {kind of rows: (their number, the first row)}
 COPIES = "copies"  # reason of rows that are oversampled copies in a dataset
 
 # Errors of pyarrow, of decompressors, and of numbers too large for their column.

@@ -28,7 +28,6 @@ from recordmill.transforms.sources.row_formats.line_blocks import (
 )
 from recordmill.transforms.sources.row_formats.quote_anomalies import (
     ESCAPE,
-    QuoteAnomalies,
     count_anomalies,
     count_enclosed,
 )
@@ -40,7 +39,12 @@ from recordmill.transforms.sources.row_formats.row_boundaries import (
     cut_rows,
     row_ends,
 )
-from recordmill.transforms.sources.row_formats.row_file import BadRow, FileSection, Origin
+from recordmill.transforms.sources.row_formats.row_file import (
+    BadRow,
+    FileSection,
+    Origin,
+    QuoteAnomalies,
+)
 from recordmill.transforms.sources.row_formats.row_format import (
     DELIMITED,
     UTF8,

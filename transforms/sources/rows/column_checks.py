@@ -14,10 +14,10 @@ from recordmill.format.class_names import spelling_keys
 from recordmill.notes import Note
 from recordmill.option_checks import list_item, list_text
 from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import LABELS, quoted
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.odd_values import LIST, OddValue
 from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.column_roles import LABELS, quoted
 
 
 class ColumnAdvice(NamedTuple):

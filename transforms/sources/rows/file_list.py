@@ -19,6 +19,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, refuse_special
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
@@ -28,7 +29,6 @@ from recordmill.transforms.sources.files.references import COLUMNS
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.row_file import Noun, Rows
 from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
-from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.path_stats import PathOptions, StatCache
 from recordmill.transforms.sources.rows.record_columns import (
     InvalidRows,

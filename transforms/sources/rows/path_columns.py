@@ -9,9 +9,9 @@ from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.notes import Note
 from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import LABELS
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.rows.column_roles import LABELS
 from recordmill.transforms.sources.rows.row_options import RowOptions
 
 # Keys of folders that are unlikely to be classes.

@@ -11,9 +11,9 @@ from recordmill.job.input_facts import ColumnRoles
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout, ListingPart, RowSource
+from recordmill.transforms.model.usual_columns import LABELS
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.rows import content_keys
-from recordmill.transforms.sources.rows.column_roles import LABELS
 from recordmill.transforms.sources.rows.record_layout import RowLayout
 from recordmill.transforms.sources.rows.row_sections import list_sections, regroup
 from recordmill.transforms.sources.rows.row_steps import RowSteps

@@ -11,11 +11,11 @@ from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_checks import split_list
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.usual_columns import LABELS, SPLITS, quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.number_labels import LabelType
 from recordmill.transforms.sources.files.references import Unlabelled
 from recordmill.transforms.sources.row_formats.nested import columns_of
-from recordmill.transforms.sources.rows.column_roles import LABELS, SPLITS, quoted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

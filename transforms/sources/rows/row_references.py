@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.repeated_hashes import repeated_hashes
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
@@ -21,7 +22,6 @@ from recordmill.transforms.sources.rows.record_layout import References, RowLayo
 from recordmill.transforms.sources.rows.repeated_rows import (
     Conflicts,
     RepeatedRows,
-    repeated_hashes,
 )
 from recordmill.transforms.sources.rows.row_sections import (
     as_config_error,

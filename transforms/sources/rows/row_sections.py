@@ -23,6 +23,7 @@ from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
@@ -39,15 +40,15 @@ from recordmill.transforms.sources.row_formats.columnar import ColumnarFile, spl
 from recordmill.transforms.sources.row_formats.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.joined_files import MOST, SMALL, read_joined
 from recordmill.transforms.sources.row_formats.nested import columns_of
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies, quote_notes
+from recordmill.transforms.sources.row_formats.quote_anomalies import quote_notes
 from recordmill.transforms.sources.row_formats.row_file import (
     FileSection,
+    QuoteAnomalies,
     RowFile,
     Rows,
     TypeInferringFile,
 )
 from recordmill.transforms.sources.rows.column_checks import alike_name, class_loss
-from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.row_cache import RowCache
 from recordmill.transforms.sources.rows.row_inputs import RowInput
 

@@ -20,12 +20,12 @@ from recordmill.storage.files import Location
 from recordmill.transforms.encoders.time_zones import zone_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart, Parts
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
 from recordmill.transforms.sources.row_formats.value_parsing import Mask, with_points
 from recordmill.transforms.sources.rows.clock_times import to_utc
-from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.numeric_times import (
     RECENT,
     UNIT_NAMES,

@@ -12,9 +12,9 @@ from recordmill.errors import ConfigError, did_you_mean
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import check_types
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.rows.column_checks import ColumnAdvice
-from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.record_columns import user_field
 from recordmill.transforms.sources.rows.record_rows import RecordRows
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.rows.column_roles import quoted
 from recordmill.transforms.sources.rows.record_columns import (
     TEXT,
     TEXT_FIELDS,

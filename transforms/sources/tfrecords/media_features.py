@@ -13,9 +13,9 @@ from recordmill.errors import ConfigError
 from recordmill.notes import Note
 from recordmill.option_checks import list_text
 from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.rows.column_roles import quoted
 
 MEDIA = (
     *("image/encoded", "image", "image_raw", "image/image", "img", "encoded", "image_bytes"),

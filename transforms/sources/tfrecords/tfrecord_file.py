@@ -29,11 +29,11 @@ from recordmill.transforms.sources.row_formats.column_types import (
     ColumnTypes,
     unify,
 )
-from recordmill.transforms.sources.row_formats.quote_anomalies import QuoteAnomalies
 from recordmill.transforms.sources.row_formats.row_file import (
     BadRow,
     FileSection,
     Origin,
+    QuoteAnomalies,
     Rows,
 )
 from recordmill.transforms.sources.row_formats.text_columns import valid_text
