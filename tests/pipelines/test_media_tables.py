@@ -418,6 +418,21 @@ def test_videos_in_a_table(tmp_path: pathlib.Path) -> None:
     }
 
 
+def test_clips_of_videos_in_a_table_have_all_labels_of_the_video(tmp_path: pathlib.Path) -> None:
+    rows = {"key": ["x.mp4", "y.mp4"], "label": [["a", "b"], ["b"]]}
+    films = [make_film(tmp_path / name, 20).read_bytes() for name in rows["key"]]
+    pq.write_table(pa.table(rows | {"film": films}), tmp_path / "held.parquet")
+    pq.write_table(pa.table(rows).rename_columns(["path", "label"]), tmp_path / "named.parquet")
+    options = ("--clip-frames", 8, "--size", 16, "--num-shards", 1, "--splits", "train=1")
+    argv = (*options, "--input", tmp_path / "held.parquet", "--key-column", "key")
+    held = make(tmp_path / "held", *argv, command="video")
+    named = make(
+        tmp_path / "named", *options, "--input", tmp_path / "named.parquet", command="video"
+    )
+    assert held.manifest.labels == ("a", "b")
+    assert held.manifest.digest == named.manifest.digest
+
+
 def test_arrays_in_a_table(tmp_path: pathlib.Path) -> None:
     for number, label in enumerate(("ant", "ant", "bee", "bee")):
         path = tmp_path / "in" / label / f"{number}.npy"
