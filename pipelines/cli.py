@@ -124,6 +124,8 @@ def _reader_left() -> bool:
 def _main(argv: Sequence[str] | None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     logging.getLogger().addFilter(_is_relevant)
+    if argv and argv[0] in ("-h", "--help", "help") and argv[1:2] and argv[1][:1] != "-":
+        argv = [argv[1], "--help", *argv[2:]]  # recordmill help images masks
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0 if argv else 2

@@ -22,7 +22,7 @@ from recordmill.transforms.model.label_sets import RepeatFactors
 from recordmill.transforms.model.run_spec import GroupNoun
 from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.model.usual_columns import LABELS
+from recordmill.transforms.model.usual_columns import LABELS, OF_PATHS
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.number_labels import TARGET
 from recordmill.transforms.sources.files.path_layout import FOLDERS
@@ -46,7 +46,6 @@ _TIME_SPLITS = {
     "series-time": ", each series by its own time",
 }
 _KEYS = re.compile(r"(.*_)?(id|uuid|guid|key)", re.IGNORECASE)
-_OF_PATHS = ("--label-from ", "--group-from ")  # begin the names of columns with facts of paths
 _GROUPS = re.compile(
     r"(patient|subject|user|person|speaker|session|group|customer|device|author|site)(_?id)?",
     re.IGNORECASE,
@@ -76,7 +75,7 @@ def interpret(
     fields = [
         field
         for field in user_fields(layout.columns)
-        if field.name != main and not field.name.startswith(_OF_PATHS)
+        if field.name != main and not field.name.startswith(OF_PATHS)
     ]
     columns = [field.name for field in fields]
     is_record = data_type.shape is not None and data_type.shape.payload == "placed"
@@ -324,7 +323,7 @@ def _column(name: str | None, without: str, option: str, others: Sequence[str]) 
 
 def _shown_column(name: str) -> str:
     """Return the description of a column of the input, of the index of a dataset, or of paths."""
-    if name.startswith(_OF_PATHS):
+    if name.startswith(OF_PATHS):
         return name
     return "the index of the dataset" if name.startswith("__") else f"the column {name!r}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -170,8 +171,8 @@ def _help_topic(argv: Sequence[str]) -> str | None:
     for at, token in enumerate(argv):
         flag, _, topic = token.partition("=")
         if flag in ("--help", "-h"):
-            follows = argv[at + 1] if at + 1 < len(argv) and not topic else topic
-            return "" if follows.startswith("--") else follows
+            words = itertools.takewhile(lambda one: not one.startswith("--"), argv[at + 1 :])
+            return topic or " ".join(words)
     return None
 
 

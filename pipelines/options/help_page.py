@@ -51,7 +51,8 @@ class HelpPage:
         """Return the help.
 
         Args:
-          topic: `all`, a word of the title of a group, or an option; "" for the most used options.
+          topic: `all`, words of the title of a group, or an option, whose name may be written as
+            words; "" for the most used options.
 
         Raises:
           ConfigError: No topic or option has this name.
@@ -63,10 +64,13 @@ class HelpPage:
             lines += self._most_used(width) if is_short else self._by_group(self._groups(), width)
             lines += textwrap.wrap(self._last(), width)
             return "\n".join(lines).lstrip("\n")
-        found = [group for group in self._groups() if topic.lower() in _words(group)]
+        words = {*topic.lower().split()}
+        found = [group for group in self._groups() if words <= _words(group)]
         if found:
             return "\n".join(self._by_group(found, width)).rstrip()
-        named = [one for one in self.options if one.key == topic.removeprefix("--")]
+        named = [
+            one for one in self.options if one.key == "-".join(topic.removeprefix("--").split())
+        ]
         if not named:
             raise self._unknown(topic)
         return "\n".join(_option_lines(named[0], width))

@@ -433,6 +433,11 @@ def test_topics_together_show_every_option(
 
 def test_the_help_of_an_option_is_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
     page = helped(capsys, "images", "--help", "mask-suffix")
+    assert page == helped(capsys, "images", "--help", "mask", "suffix")
+    for argv in (["help", "images", "mask-suffix"], ["--help", "images", "mask", "suffix"]):
+        with pytest.raises(SystemExit):
+            main(argv)
+        assert capsys.readouterr().out == page
     assert page.startswith("  --mask-suffix [END=]SUFFIX ")
     assert page.count("--mask-suffix") == 1
     assert helped(capsys, "table", "--help", "where").startswith("  --where CONDITION")

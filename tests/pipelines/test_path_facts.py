@@ -13,7 +13,7 @@ import recordmill
 from recordmill import read
 from recordmill.pipelines.cli import main
 from recordmill.transforms import AssignSplits, ReadTable, WriteToTFRecord
-from tests.folders import make_folder
+from tests.folders import make_folder, make_picture
 from tests.image_runs import Made
 from tests.paths import DEMO
 
@@ -253,3 +253,47 @@ def test_tables_without_folders_have_no_class_in_their_path(tmp_path, capsys):
     assert f"--label-from parent: {tmp_path}/rows.csv has no folders" in capsys.readouterr().err
     assert run(*argv, "--label-from", "parent", "--label-column", "x") == 2
     assert "--label-column: cannot be combined with --label-from parent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["images", "table", "text"])
+def test_no_path_has_a_class(command, tmp_path, capsys):
+    """Before, images said that no file is usable, and tables rejected all rows."""
+    make_picture(tmp_path / "in" / "a" / "1.png", 1)
+    (tmp_path / "in" / "a" / "1.csv").write_text("text,y\none,1\ntwo,2\n")
+    place = tmp_path / "in" / ("" if command == "images" else "*/*.csv")
+    argv = (command, "--input", place, "--output", tmp_path / "out", "--label-from", "(q)_")
+    assert run(*argv) == 2
+    said = "error: --label-from (q)_: no path gives a class; the first file is a/1."
+    assert said in capsys.readouterr().err
+    assert run(*argv, "--unlabelled", "keep", "--dry-run") == 0
+
+
+def test_facts_of_paths_are_no_columns_in_messages(tmp_path, capsys):
+    (tmp_path / "in" / "s1").mkdir(parents=True)
+    (tmp_path / "in" / "s1" / "a.csv").write_text("x\n1\n2\n")
+    argv = (
+        "table",
+        "--input",
+        tmp_path / "in",
+        "--output",
+        tmp_path / "out",
+        "--label-from",
+        "folder:1",
+    )
+    for option in (("--key-column", "z"), ("--where", "z > 1")):
+        assert run(*argv, *option) == 2
+        assert capsys.readouterr().err.endswith("it has 'x'\n")
+
+
+def test_the_key_of_the_groups_is_no_candidate_for_the_class(tmp_path):
+    for number in range(4):
+        site = f"site={number % 2}"
+        make_picture(tmp_path / "in" / site / f"kind={'ab'[number // 2]}" / f"{number}.png", number)
+        (tmp_path / "rows" / site).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "rows" / site / f"{number}.csv").write_text(f"x\n{number}\n")
+    for command, place, labels in (("images", "in", ("a", "b")), ("table", "rows", ())):
+        argv = ("--input", tmp_path / place, "--splits", "train=1", "--group-from", "site=")
+        assert run(command, *argv, "--output", tmp_path / command) == 0
+        made = Made(tmp_path / command)
+        assert {row["group"] for row in made.index("train")} == {"0", "1"}
+        assert tuple(made.manifest.labels or ()) == labels

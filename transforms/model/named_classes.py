@@ -12,6 +12,7 @@ from recordmill.format.class_names import class_order, difference, fold_labels, 
 from recordmill.job.staging import Staging
 from recordmill.notes import Note
 from recordmill.option_checks import list_text
+from recordmill.option_names import are_flags, option_name
 from recordmill.transforms.model.label_rules import LabelRules
 
 SEEN = "labels"  # folder of staging: the labels of each part before rules changed them
@@ -40,7 +41,7 @@ def check_names(
     It is an error if no name is that of a class, or if a name differs from that of a class by its
     spelling alone, unless the option names this class, too.
 
-    option: with its dashes. names: {name as given: name as it is compared}. noun: what has classes.
+    option: as it is typed. names: {name as given: name as it is compared}. noun: what has classes.
     unchanged: classes that a name may be a spelling of, because the option gives them this name.
     elsewhere: names of other options, which decide on the other spellings of a class.
     """
@@ -57,7 +58,7 @@ def check_names(
         if near is not None:
             how = f"{near!r} differs from it only by {difference(name, near)}"
             what = "the class" if is_known else f"no {noun} has this class, but"
-            todo = f": {_joins(name, near)}" if is_known else ""
+            todo = f": {_joins(name, near)}" if is_known and are_flags() else ""
             return NameCheck(f"{option} {given}: {what} {how}{todo}; {there}")
         if not is_known:
             unknown.append(given)
@@ -105,9 +106,8 @@ def check_rules(
         checks.append(check_names(option, names, after, noun=noun, elsewhere=selected | news))
     if window_class:
         of_rows = {name for name in rules.of_rows.outcomes(labels)[0] if name is not None}
-        checks.append(
-            check_names("--window-label", {window_class: window_class}, of_rows, elsewhere=news)
-        )
+        option = option_name("label", flag="window-label")
+        checks.append(check_names(option, {window_class: window_class}, of_rows, elsewhere=news))
     return checks
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
+# Begin the names of columns with facts of paths, which users do not know as columns.
+OF_PATHS = ("--label-from ", "--group-from ")
 
 
-def quoted(names: Collection[str]) -> str:
-    """Return names as a list for a message."""
-    return ", ".join(map(repr, names)) or "no columns"
+def quoted(names: Iterable[str]) -> str:
+    """Return the names of columns as a list for a message, without those of facts of paths."""
+    return ", ".join(repr(one) for one in names if not one.startswith(OF_PATHS)) or "no columns"

@@ -42,7 +42,7 @@ from recordmill.transforms.sources.files.path_layout import (
     LaidOutInput,
     LayoutRules,
     lay_out,
-    refuse_no_group,
+    refuse_no_facts,
     split_source,
     unused_splits,
 )
@@ -164,7 +164,7 @@ def walk_files(
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     alone = len(laid_out) == 1
-    first, grouped = None, False
+    first, labelled, grouped = None, False, False
     for number, (one, finder) in enumerate(zip(laid_out, unused, strict=True)):
         root = one.root
         skipped = leave_out
@@ -179,8 +179,10 @@ def walk_files(
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
                 item = member.file
                 found = _classify(member, one, unlabelled, skipped)
+                if not isinstance(found, SkippedPath):
+                    first, labelled = first or item.key, labelled or found.label is not None
                 if isinstance(found, LabelledFile):
-                    first, grouped = first or found, grouped or found.group is not None
+                    grouped = grouped or found.group is not None
                     if finder is not None:
                         finder.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
@@ -198,7 +200,11 @@ def walk_files(
                 yield item
         if finder is not None and (problem := finder.problem()) is not None:
             raise ConfigError(problem)
-    refuse_no_group(laid_out[0].layout.groups, first and first.file, grouped=grouped)
+    layout = laid_out[0].layout
+    must = unlabelled == "reject" and layout.labels != "top"
+    refuse_no_facts(
+        first, label=(layout.labels if must else None, labelled), group=(layout.groups, grouped)
+    )
 
 
 def _below(root: InputRoot, reject: Reject) -> Reject:

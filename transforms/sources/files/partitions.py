@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError
@@ -90,13 +90,15 @@ def split_key(given: object, partitions: Partitions, split_from: SplitFrom) -> P
     return found[0] if found else None
 
 
-def label_key(given: object, partitions: Partitions, by_split: str | None) -> str | None:
+def label_key(given: object, partitions: Partitions, others: Collection[str | None]) -> str | None:
     """Return the key of the partitions whose values are the classes, None if other folders are.
+
+    others: keys with another role.
 
     Raises:
       ConfigError: several folders around a file may be its class.
     """
-    keys = [one.name for one in partitions.keys if one.name != by_split]
+    keys = [one.name for one in partitions.keys if one.name not in others]
     named = [key for key in keys if key.lower() in LABELS]
     if len(named) == 1:
         return named[0]

@@ -20,6 +20,12 @@ _KEY = re.compile(r"([^\W\d][\w .-]*)=")
 _LEVELS = {"top": 1, "parent": -1}
 
 
+def named_key(text: str | None) -> str | None:
+    """Return KEY of an option `KEY=`, None for other values."""
+    found = _KEY.fullmatch(text or "")
+    return found[1] if found else None
+
+
 class PathPartition(NamedTuple):
     """A folder KEY=VALUE; the value is None if it is missing."""
 
@@ -73,8 +79,8 @@ class PathFact(NamedTuple):
             return cls(level=int(found[1]))
         if text == "file":
             return cls()
-        if found := _KEY.fullmatch(text):
-            return cls(key=found[1])
+        if key := named_key(text):
+            return cls(key=key)
         try:
             groups = re.compile(text).groups
         except re.error as error:

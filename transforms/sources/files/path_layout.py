@@ -29,6 +29,7 @@ from recordmill.transforms.sources.files.partitions import (
     label_key,
     split_key,
 )
+from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.path_names import PathLayout, file_split
 from recordmill.transforms.sources.files.unused_splits import (
     IGNORE,
@@ -78,16 +79,22 @@ class LaidOutInput(NamedTuple):
         return FileFacts(self.split or split, label, self.layout.group(key))
 
 
-def refuse_no_group(group_from: str | None, first: File | None, *, grouped: bool) -> None:
-    """Raise ConfigError if paths should give groups, and none does.
+def refuse_no_facts(
+    first: str | None, *, label: tuple[str | None, bool], group: tuple[str | None, bool]
+) -> None:
+    """Raise ConfigError if paths should give classes or groups, and none does.
 
-    first: of the files, None without files. grouped: whether a path gives a group.
+    first: key of the first file, None without files. label, group: the value of the option if paths
+    have to give it, and whether a path does.
     """
-    if group_from is not None and first is not None and not grouped:
-        raise ConfigError(
-            f"{option_name('group_from', group_from)}: no path gives a group; the first file is"
-            f" {shown(first.key)}"
-        )
+    for option, noun, (text, found) in (
+        ("label_from", "class", label), ("group_from", "group", group),
+    ):  # fmt: skip
+        if text is not None and first is not None and not found:
+            raise ConfigError(
+                f"{option_name(option, text)}: no path gives a {noun}; the first file is"
+                f" {shown(first)}"
+            )
 
 
 def unused_splits(laid_out: Sequence[LaidOutInput]) -> list[UnusedSplits | None]:
@@ -326,7 +333,8 @@ def _layout_of(
     by_key = None if key is None else key.name
     if not rules.labelled or (labels in ("top", "parent") and not folders):
         return PathLayout(splits, None, levels, by_key, groups=inputs.group_from)
-    of_label = label_key(root.given, partitions, by_key) if labels == "top" else None
+    taken = (by_key, named_key(inputs.group_from))
+    of_label = label_key(root.given, partitions, taken) if labels == "top" else None
     return PathLayout(splits, labels, levels, by_key, of_label, inputs.group_from)
 
 

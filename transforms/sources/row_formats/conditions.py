@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, did_you_mean
 from recordmill.transforms.model.user_columns import is_list
+from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.row_formats.condition_syntax import (
     WHERE,
     Arithmetic,
@@ -36,6 +37,7 @@ from recordmill.transforms.sources.row_formats.condition_syntax import (
 )
 from recordmill.transforms.sources.row_formats.iso_times import (
     has_zone,
+    is_no_date,
     is_other_date,
     is_time,
     parse_iso_times,
@@ -181,7 +183,7 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
                 advice = f" (names with / need backticks, such as `{longer}`)"
             raise ConfigError(
                 f"{named_option(condition.text)}: no column {name!r} in {where}{advice}: it has"
-                f" {', '.join(map(repr, types))}"
+                f" {quoted(types)}"
             )
     # A row without values, so that texts that stand for times are read, too.
     columns = {name: pa.nulls(1, types[name]) for name in condition.columns}
@@ -191,6 +193,11 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
         shown = ", ".join(f"{name!r} has {_noun(types[name])}" for name in condition.columns)
         raise ConfigError(f"{named_option(condition.text)}: {error}; in {where} {shown}") from error
     for name, text in _ordered_texts(condition.root):
+        if is_no_date(text):
+            raise ConfigError(
+                f"{named_option(condition.text)}: {text!r} is not a date: there is no such day or"
+                " time"
+            )
         if is_other_date(text) and _family(types[name]) == "text":
             raise ConfigError(
                 f"{named_option(condition.text)}: column {name!r} of {where} is text, which has no"

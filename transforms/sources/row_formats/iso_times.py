@@ -37,6 +37,11 @@ def is_time(text: str) -> bool:
     return bool(parse_iso_times(pa.array([text]))[0].is_valid)  # unlike 2026-02-30
 
 
+def is_no_date(text: str) -> bool:
+    """Return whether a text has the form of `is_time`, but does not exist, such as 2026-02-30."""
+    return _TIME.fullmatch(text) is not None and not is_time(text)
+
+
 def is_other_date(text: str) -> bool:
     """Return whether a text begins with a date or a month, but is not one of `is_time`."""
     return not is_time(text) and _OTHER_DATE.match(text) is not None

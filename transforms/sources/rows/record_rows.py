@@ -66,7 +66,7 @@ class RecordRows(RowSteps, RowSource):
         Raises:
           ConfigError: a file cannot be parsed, or there are no rows.
         """
-        return list_sections(self.row_input)
+        return list_sections(self.row_input, must_label=self.unlabelled == "reject")
 
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the records of a part of the listing.

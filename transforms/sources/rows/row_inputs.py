@@ -17,6 +17,7 @@ from recordmill.transforms.sources.files.folders import file_problem, list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.files.other_kinds import filter_reason, is_json, other_kind
+from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.path_layout import (
     FileFacts,
     LaidOutInput,
@@ -158,7 +159,14 @@ class RowInput:
           unused: The finders that `find` has filled.
         """
         layouts = [one.layout for one in self.laid_out]
-        keys = [key for one in layouts for key in one.partitions if key != one.split_key]
+        given = Inputs.of(self.input)
+        taken = {named_key(given.group_from), named_key(given.label_from)}
+        keys = [
+            key
+            for one in layouts
+            for key in one.partitions
+            if key not in taken and key != one.split_key
+        ]
         problems = (one.problem() for one in unused if one is not None)
         return InputFacts(
             split_source=split_source(self.laid_out),

@@ -27,7 +27,7 @@ from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
-from recordmill.transforms.sources.files.path_layout import refuse_no_group, unused_splits
+from recordmill.transforms.sources.files.path_layout import refuse_no_facts, unused_splits
 from recordmill.transforms.sources.files.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.row_formats.column_types import (
@@ -65,10 +65,12 @@ class LabelColumn(NamedTuple):
         return kind._replace(labels=self.spelling.add(rows.columns[self.name]))
 
 
-def list_sections(rows: RowInput, *, whole: bool = False) -> Iterator[ListingPart]:
+def list_sections(
+    rows: RowInput, *, whole: bool = False, must_label: bool = False
+) -> Iterator[ListingPart]:
     """Yield parts of sections (schema `references.SECTIONS`), with keys such as FILE@START.
 
-    whole: whether a section is a whole file.
+    whole: whether a section is a whole file. must_label: whether rows without a label are rejected.
 
     Raises:
       ConfigError: a file cannot be parsed, or there are no rows.
@@ -76,7 +78,7 @@ def list_sections(rows: RowInput, *, whole: bool = False) -> Iterator[ListingPar
     found = SectionCollector()
     anomalies: list[tuple[str, QuoteAnomalies]] = []
     unused = unused_splits(rows.laid_out)
-    first, grouped = None, False
+    first, labelled, grouped = None, False, False
     for one in rows.find(unused):
         if isinstance(one, SkippedPath):
             found.filter(one)
@@ -84,7 +86,8 @@ def list_sections(rows: RowInput, *, whole: bool = False) -> Iterator[ListingPar
             found.rejects.append(one)
         else:
             file, facts = one
-            first, grouped = first or file, grouped or facts.group is not None
+            first = first or file.key
+            labelled, grouped = labelled or bool(facts.label), grouped or facts.group is not None
             with as_config_error(file):
                 opened = rows.open(file)
                 whole_file = [FileSection(0, file.size, 0, 0)]
@@ -107,7 +110,13 @@ def list_sections(rows: RowInput, *, whole: bool = False) -> Iterator[ListingPar
             + matched_folders(Inputs.of(rows.input))
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
-    refuse_no_group(Inputs.of(rows.input).group_from, first, grouped=grouped)
+    given = Inputs.of(rows.input)
+    must = must_label and given.label_from != "top"
+    refuse_no_facts(
+        first,
+        label=(given.label_from if must else None, labelled),
+        group=(given.group_from, grouped),
+    )
     notes = tuple(quote_notes(anomalies).values())
     yield ListingPart(notes=notes, facts=rows.facts(unused))
 
