@@ -177,6 +177,7 @@ class _NamedFiles(References):
         self._prefixes: Mapping[Location, str] = key_prefixes(roots)
         self._stats: dict[Location, StatCache] = {}
         self._named = {root: ListedPaths(root) for root in roots}
+        self._normal: dict[str, str] = {}  # by path, of the rows that were seen last
 
     def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
         if roles.keys:
@@ -191,7 +192,8 @@ class _NamedFiles(References):
     def see(self, rows: Rows, file: File) -> None:
         paths = rows.columns[self._main].drop_null().unique()
         root = self._listing.root_of(Location.parse(file.path))
-        self._named[root].add(map(normal_path, paths.to_pylist()))
+        self._normal = {path: normal_path(path) for path in paths.to_pylist()}
+        self._named[root].add(self._normal.values())
 
     def attach(self, rows: Rows, layout: RowLayout, file: File, system: SystemColumns) -> Attached:
         place = Location.parse(file.path)
@@ -207,7 +209,7 @@ class _NamedFiles(References):
         keys = None
         if layout.roles.key is None:
             # Rejected paths may hold secrets, and go to rejects.jsonl.
-            names = map(normal_path, distinct)
+            names = (self._normal.get(path, path) for path in distinct)
             shown_names = (
                 name if one.size else redact_uri(name)
                 for name, one in zip(names, files, strict=True)
