@@ -264,7 +264,7 @@ def iter_sections(
         yield file, FileSection(row[START], row[END], row[ROW], 0), row
 
 
-class Block(NamedTuple):
+class SectionBlock(NamedTuple):
     """A section that is read at once, of one file or of several small ones.
 
     files: the files. section: of the first one, and of the others. listed: their rows of the
@@ -276,7 +276,7 @@ class Block(NamedTuple):
     listed: Sequence[Mapping[str, Any]]
 
 
-def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[Block]:
+def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[SectionBlock]:
     """Yield the sections of a part, with those of consecutive small files as one."""
     several: list[tuple[File, FileSection, dict[str, Any]]] = []
     taken = 0
@@ -294,12 +294,14 @@ def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[Block]:
         yield _block(several, rows)
 
 
-def _block(several: Sequence[tuple[File, FileSection, dict[str, Any]]], rows: RowInput) -> Block:
+def _block(
+    several: Sequence[tuple[File, FileSection, dict[str, Any]]], rows: RowInput
+) -> SectionBlock:
     files, sections, listed = zip(*several, strict=True)
     more = tuple(
         (rows.origin(file), section) for file, section in zip(files[1:], sections[1:], strict=True)
     )
-    return Block(files, sections[0]._replace(more=more), listed)
+    return SectionBlock(files, sections[0]._replace(more=more), listed)
 
 
 @contextlib.contextmanager
