@@ -17,6 +17,7 @@ MUTABLE = {"dict", "list", "set", "Counter", "defaultdict"}
 MEMOIZED = {
     "FileTree._laid_out",
     "RowInput._known",
+    "RowInput._last",
     "RowInput.laid_out",
     "RowSteps.row_input",
     "TextFolder._laid_out",

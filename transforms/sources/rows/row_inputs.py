@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.input_facts import InputFacts
@@ -198,11 +198,7 @@ class RowInput:
 
     def open(self, file: File) -> RowFile:
         """Open a listed file. The one that was opened last stays in memory."""
-        if file != self._last.file:
-            self._last.opened = open_rows(self.origin(file), self.file_format(file))
-            self._last.file = file
-        assert self._last.opened is not None
-        return self._last.opened
+        return self._last.get(file, lambda: open_rows(self.origin(file), self.file_format(file)))
 
     def _find(self) -> Iterator[tuple[int, LaidOutInput, File | SkippedPath | Reject]]:
         alone = len(self.laid_out) == 1
@@ -271,11 +267,16 @@ class RowInput:
 
 
 class _LastFile:
-    """The file that was opened last; none for another process."""
+    """Memo of the file that was opened last; empty for another process."""
 
     def __init__(self) -> None:
-        self.file: File | None = None
-        self.opened: RowFile | None = None
+        self._last: tuple[File, RowFile] | None = None
+
+    def get(self, file: File, opening: Callable[[], RowFile]) -> RowFile:
+        """Return the reader of a file, which is made unless the file is the last one."""
+        if self._last is None or self._last[0] != file:
+            self._last = file, opening()
+        return self._last[1]
 
     def __reduce__(self) -> tuple[type[_LastFile], tuple[()]]:
         return _LastFile, ()
