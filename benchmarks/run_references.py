@@ -9,8 +9,8 @@ import sys
 
 from benchmarks.flink_cluster import on_flink
 from benchmarks.references import ColumnEncoder, Counted
-from recordmill.pipelines import run
-from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.jobs import run
+from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.transforms.model.data_type import DataType
 

@@ -13,17 +13,17 @@ import dataclasses
 import sys
 
 from recordmill.options.declaration import Group, GroupValues, option_group
-from recordmill.pipelines.duplicate_rules import same_content
-from recordmill.pipelines.options.augmentation import augment_all_option, augment_option
-from recordmill.pipelines.options.file_inputs import files_of
-from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
+from recordmill.pipelines.jobs.duplicate_rules import same_content
+from recordmill.pipelines.options.common.augmentation import augment_all_option, augment_option
+from recordmill.pipelines.options.inputs.file_inputs import files_of
+from recordmill.pipelines.options.inputs.segments import SEGMENT_COLUMNS, SegmentsConfig
 from recordmill.transforms.audio.audio_augment import AUGMENTATIONS
 from recordmill.transforms.audio.audio_options import AudioOptions, MelOptions
 from recordmill.transforms.encoders.audio import AudioFileEncoder, audio_encoder
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.audio.audio_reading import AudioHeaders
 from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter
-from recordmill.transforms.sources.files.folders import NOT_AUDIO
+from recordmill.transforms.sources.folders.folders import NOT_AUDIO
 from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
 from recordmill.transforms.sources.splitters.split_files import split_files
 

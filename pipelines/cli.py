@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import as_flags
-from recordmill.pipelines.data_types import DATA_TYPES
+from recordmill.pipelines.options.data_types import DATA_TYPES
 from recordmill.printable import printable_lines
 from recordmill.processes import standard_streams
 from recordmill.processes.process_end import end_process
@@ -180,7 +180,7 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
 
     environment.set_up()
     with permanent_imports():
-        from recordmill.pipelines.options import command_line
+        from recordmill.pipelines.options.arguments import command_line
 
         module = importlib.import_module(found.module)
     parsed = command_line.parse(
@@ -197,7 +197,7 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
     try:
         environment.expect_threads()
         with permanent_imports():
-            from recordmill.pipelines import run
+            from recordmill.pipelines.jobs import run
 
         return run.run(parsed.config, data_type, parsed.passthrough, prog=prog)
     finally:
@@ -211,7 +211,8 @@ def _is_relevant(message: logging.LogRecord) -> bool:
 
 def _command_of(argv: Sequence[str]) -> str:
     """Return the command that the job file of --config names. Raises ConfigError."""
-    from recordmill.pipelines.options import command_line, job_file
+    from recordmill.pipelines.options.arguments import command_line
+    from recordmill.pipelines.options.common import job_file
 
     path = command_line.config_path(argv)
     if path is None:

@@ -15,9 +15,9 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.option_checks import expect_one_of, expect_whole, unknown_option
-from recordmill.pipelines.execution import exit_on_signals, make_flink_job, run_here
-from recordmill.pipelines.options.flink import FlinkConfig
-from recordmill.pipelines.watch import JobProgress
+from recordmill.pipelines.jobs.execution import exit_on_signals, make_flink_job, run_here
+from recordmill.pipelines.jobs.watch import JobProgress
+from recordmill.pipelines.options.common.flink import FlinkConfig
 from recordmill.runners.flink.environments import Environment
 from recordmill.runners.flink.job import FlinkJob
 from recordmill.runners.progress import Snapshot, Watcher
@@ -75,7 +75,7 @@ def run(
             config,
             name=f"{_PROG}-{getattr(build, '__name__', 'pipeline')}",
             workers=workers,
-            imports=["recordmill.pipelines.road"],
+            imports=["recordmill.pipelines.jobs.road"],
             beam_options=beam_options,
         )
     datasets = _Datasets(on_flink.waiting if on_flink else None)

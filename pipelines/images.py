@@ -15,13 +15,17 @@ from typing import ClassVar, Literal
 
 from recordmill.format.manifest import MASK_LABELS
 from recordmill.options.declaration import Group, GroupValues, option, option_group
-from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
-from recordmill.pipelines.options.annotations import AnnotationsConfig, annotated, object_options
-from recordmill.pipelines.options.augmentation import augment_all_option, augment_option
-from recordmill.pipelines.options.file_inputs import MediaFiles, files_of
-from recordmill.pipelines.options.labels_file import read_labels
-from recordmill.pipelines.options.masks import MasksConfig, masked
-from recordmill.pipelines.options.rows import FilesConfig
+from recordmill.pipelines.jobs.duplicate_rules import near_duplicates, same_content
+from recordmill.pipelines.options.common.augmentation import augment_all_option, augment_option
+from recordmill.pipelines.options.common.labels_file import read_labels
+from recordmill.pipelines.options.inputs.annotations import (
+    AnnotationsConfig,
+    annotated,
+    object_options,
+)
+from recordmill.pipelines.options.inputs.file_inputs import MediaFiles, files_of
+from recordmill.pipelines.options.inputs.masks import MasksConfig, masked
+from recordmill.pipelines.options.inputs.rows import FilesConfig
 from recordmill.transforms.encoders.image_contents import ImageContents
 from recordmill.transforms.encoders.image_headers import ImageHeaders
 from recordmill.transforms.encoders.images import ImageEncoder
@@ -30,9 +34,9 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Source
-from recordmill.transforms.sources.files.companions import Companion
-from recordmill.transforms.sources.files.folders import NOT_IMAGES
-from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.folders.companions import Companion
+from recordmill.transforms.sources.folders.folders import NOT_IMAGES
+from recordmill.transforms.sources.folders.references import Unlabelled
 
 IMAGES = Group(30, "Images", shapes_bytes=True)
 

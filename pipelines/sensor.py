@@ -16,13 +16,13 @@ from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
 from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group
-from recordmill.pipelines.options.columns import TABLE, ColumnsConfig, making, reading
+from recordmill.pipelines.options.inputs.columns import TABLE, ColumnsConfig, making, reading
 from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import WindowOptions
-from recordmill.transforms.sources.rows.interval_file import read_intervals
-from recordmill.transforms.sources.rows.sample_times import TimeUnit
-from recordmill.transforms.sources.rows.sensor_rows import SensorRows
+from recordmill.transforms.sources.rows.series.interval_file import read_intervals
+from recordmill.transforms.sources.rows.series.sample_times import TimeUnit
+from recordmill.transforms.sources.rows.series.sensor_rows import SensorRows
 from recordmill.transforms.windowing.window_layout import AHEAD
 
 SERIES = Group(27, "Series", shapes_bytes=True)

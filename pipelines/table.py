@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from recordmill.pipelines.duplicate_rules import same_content
-from recordmill.pipelines.options.columns import ColumnsConfig, making, reading
+from recordmill.pipelines.jobs.duplicate_rules import same_content
+from recordmill.pipelines.options.inputs.columns import ColumnsConfig, making, reading
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.rows.table_rows import TableRows
+from recordmill.transforms.sources.rows.values.table_rows import TableRows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from typing import ClassVar
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import INPUT
 from recordmill.options.declaration import Group, GroupValues, option, option_group
-from recordmill.pipelines.duplicate_rules import near_duplicates
-from recordmill.pipelines.options.preprocessing import described
-from recordmill.pipelines.options.rows import RowsConfig
-from recordmill.pipelines.options.text_inputs import texts_of
+from recordmill.pipelines.jobs.duplicate_rules import near_duplicates
+from recordmill.pipelines.options.common.preprocessing import described
+from recordmill.pipelines.options.inputs.rows import RowsConfig
+from recordmill.pipelines.options.inputs.text_inputs import texts_of
 from recordmill.pipelines.text_files import (
     BY_NAME,
     fingerprint_of,
@@ -40,7 +40,7 @@ from recordmill.transforms.encoders.tokenization.text_options import (
 )
 from recordmill.transforms.encoders.tokenization.vocabulary import text_columns
 from recordmill.transforms.model.data_type import DataType, Prepared, Preprocessing
-from recordmill.transforms.sources.rows.text_folders import Documents
+from recordmill.transforms.sources.rows.values.text_folders import Documents
 
 TEXT = Group(30, "Text", shapes_bytes=True)
 

@@ -15,17 +15,17 @@ import sys
 from recordmill.errors import ConfigError
 from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group
-from recordmill.pipelines.duplicate_rules import near_duplicates, same_content
-from recordmill.pipelines.options.file_inputs import (
+from recordmill.pipelines.jobs.duplicate_rules import near_duplicates, same_content
+from recordmill.pipelines.options.inputs.file_inputs import (
     check_record_bytes,
     files_of,
 )
-from recordmill.pipelines.options.segments import SEGMENT_COLUMNS, SegmentsConfig
+from recordmill.pipelines.options.inputs.segments import SEGMENT_COLUMNS, SegmentsConfig
 from recordmill.transforms.encoders.clip_contents import ClipContents
 from recordmill.transforms.encoders.clips import ClipEncoder
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model.data_type import DataType
-from recordmill.transforms.sources.files.folders import NOT_VIDEOS
+from recordmill.transforms.sources.folders.folders import NOT_VIDEOS
 from recordmill.transforms.sources.splitters.segments import SegmentColumns
 from recordmill.transforms.sources.splitters.split_files import split_files
 from recordmill.transforms.sources.video.clip_plan import ClipSampling

@@ -95,7 +95,7 @@ def _import_modules(commands: Sequence[Sequence[str]]) -> None:
 
     for name in {command[0] for command in commands}:
         importlib.import_module(cli.DATA_TYPES[name].module)
-    for name in ("pipelines.run", "pipelines.road", "runners.direct"):
+    for name in ("pipelines.jobs.run", "pipelines.jobs.road", "runners.direct"):
         importlib.import_module(f"recordmill.{name}")
     importlib.import_module("recordmill.transforms.staged.encoder_tasks")
 

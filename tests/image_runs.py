@@ -12,8 +12,8 @@ import pytest
 from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.shard_index import read_index
-from recordmill.pipelines import listing
 from recordmill.pipelines.cli import main
+from recordmill.pipelines.jobs import listing
 from recordmill.processes import pool
 from recordmill.processes.pool import close_shared_pool, shared_pool
 from recordmill.reading.reader import read_payloads

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from recordmill.job.input_facts import InputFacts
-from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import command_line
+from recordmill.pipelines.options.arguments import command_line
+from recordmill.pipelines.options.data_types import DATA_TYPES
 from recordmill.transforms.model import batch
 
 

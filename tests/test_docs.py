@@ -24,9 +24,10 @@ from recordmill.pipelines.commands import (
     flink_commands,
     report_command,
 )
-from recordmill.pipelines.commands.adopt_config import AdoptConfig
-from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import command_line, job_file
+from recordmill.pipelines.options.arguments import command_line
+from recordmill.pipelines.options.common import job_file
+from recordmill.pipelines.options.data_types import DATA_TYPES
+from recordmill.pipelines.options.inputs.adopt_config import AdoptConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location

@@ -27,7 +27,7 @@ def printed(code: str) -> str:
     [
         "recordmill.pipelines.images",
         "recordmill.pipelines.cli",
-        "recordmill.pipelines.run",
+        "recordmill.pipelines.jobs.run",
         "recordmill.reading.reader",
         "recordmill.checking.verify",
         "recordmill.transforms.staged.encoder_tasks",
@@ -39,7 +39,7 @@ def test_importing_it_loads_nothing_heavy(module):
 
 
 def test_a_whole_run_needs_beam_only():
-    modules = loaded("import recordmill.pipelines.road, recordmill.pipelines.images")
+    modules = loaded("import recordmill.pipelines.jobs.road, recordmill.pipelines.images")
     assert "apache_beam" in modules
     assert modules.isdisjoint({"tensorflow", "tensorflow_transform", "pandas"})
 

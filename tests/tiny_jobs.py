@@ -3,9 +3,9 @@
 import pathlib
 from typing import Any
 
-from recordmill.pipelines.job import Job
-from recordmill.pipelines.job_outcome import JobOutcome
-from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.jobs.job import Job
+from recordmill.pipelines.jobs.job_outcome import JobOutcome
+from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.runners import direct
 from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates
 from recordmill.transforms.model.source import Source

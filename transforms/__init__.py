@@ -22,8 +22,9 @@ A whole pipeline, from a folder of images to a published dataset::
             | Publish()
         )
 
-The commands are built of the same transforms (`pipelines/road.py`). Batches that a pipeline makes
-itself enter with `StageBatches` in place of `Read`; `ReadBatches` leads back to batches in memory.
+The commands are built of the same transforms (`pipelines/jobs/road.py`). Batches that a pipeline
+makes itself enter with `StageBatches` in place of `Read`; `ReadBatches` leads back to batches in
+memory.
 """
 
 from __future__ import annotations

@@ -49,9 +49,9 @@ from recordmill.transforms.read_rows import ReadText as ReadText
 from recordmill.transforms.rebalance import Rebalance as Rebalance
 from recordmill.transforms.reshuffle import Reshuffle as Reshuffle
 from recordmill.transforms.sources.audio.audio_reading import AudioHeaderCheck as AudioHeaderCheck
-from recordmill.transforms.sources.files.folders import FileTree as FileTree
-from recordmill.transforms.sources.row_formats.row_format import RowFormat as RowFormat
-from recordmill.transforms.sources.rows.file_list import FileList as FileList
+from recordmill.transforms.sources.folders.folders import FileTree as FileTree
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat as RowFormat
+from recordmill.transforms.sources.rows.references.file_list import FileList as FileList
 from recordmill.transforms.staged.batch_records import BatchRecords as BatchRecords
 from recordmill.transforms.staged.records import RecordValues as RecordValues
 from recordmill.transforms.tokenize_text import TokenizeText as TokenizeText

@@ -31,7 +31,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.run_spec import Fractions, RunSpec, check_fractions
 from recordmill.transforms.model.splits import SplitByKey
-from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
+from recordmill.transforms.sources.rows.columns.content_keys import with_keys_by_content
 from recordmill.transforms.staged.batches import RowScan, scan
 from recordmill.transforms.staged.handles import (
     Element,

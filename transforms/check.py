@@ -16,7 +16,7 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.known_content import KnownContents
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.near_duplicates.bands import bands_of
-from recordmill.transforms.sources.rows.repeated_rows import Conflicts
+from recordmill.transforms.sources.rows.references.repeated_rows import Conflicts
 from recordmill.transforms.staged.handles import Element, StagedBatch, part_of
 from recordmill.transforms.staged.records import StagedRecords
 from recordmill.transforms.staged.step_order import OrderedStep

@@ -28,7 +28,7 @@ from recordmill.transforms.model.data_type import Chunker, Duplicates, RowCheck,
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import RowSource, Source
-from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
+from recordmill.transforms.sources.rows.columns.content_keys import with_keys_by_content
 from recordmill.transforms.staged.handles import Element, Problem, Remark, StagedBatch
 from recordmill.transforms.staged.listing import (
     layout_of,

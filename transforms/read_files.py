@@ -20,13 +20,13 @@ from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS, ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter
-from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS
-from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.folders.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS
+from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.media.file_sources import source_of_files
 from recordmill.transforms.sources.media.input_shape import shape_of_media
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.row_options import options_in
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.rows.columns.row_options import options_in
 from recordmill.transforms.sources.splitters.segments import SegmentColumns, SegmentedFiles
 from recordmill.transforms.sources.splitters.split_files import split_files
 from recordmill.transforms.sources.video.clip_plan import ClipSampling

@@ -14,16 +14,16 @@ from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.model.window_options import LabelRule, SplitBy, WindowOptions
 from recordmill.transforms.read_values import ReadStep
-from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
-from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.folders.number_labels import LabelType, NumberLabels
+from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.media.input_shape import shape_of_texts
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.path_columns import path_column
-from recordmill.transforms.sources.rows.row_options import options_in
-from recordmill.transforms.sources.rows.sensor_rows import SensorRows
-from recordmill.transforms.sources.rows.table_rows import TYPES, TableRows
-from recordmill.transforms.sources.rows.text_folders import Documents, TextFolder
-from recordmill.transforms.sources.rows.text_rows import TextRows
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.rows.columns.path_columns import path_column
+from recordmill.transforms.sources.rows.columns.row_options import options_in
+from recordmill.transforms.sources.rows.series.sensor_rows import SensorRows
+from recordmill.transforms.sources.rows.values.table_rows import TYPES, TableRows
+from recordmill.transforms.sources.rows.values.text_folders import Documents, TextFolder
+from recordmill.transforms.sources.rows.values.text_rows import TextRows
 from recordmill.transforms.staged.records import ValueOptions
 from recordmill.transforms.windowing.complete_windows import CompleteWindows
 from recordmill.transforms.windowing.window_layout import AHEAD

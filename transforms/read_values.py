@@ -21,8 +21,8 @@ from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: re
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, SplitFrom
-from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
+from recordmill.transforms.sources.folders.references import Unlabelled
+from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 from recordmill.transforms.staged.encoder_tasks import row_task
 from recordmill.transforms.staged.records import (
     CutInputs,

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines.commands.adopt_config import AdoptConfig
-from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.options.arguments.command_line import parse_command
+from recordmill.pipelines.options.inputs.adopt_config import AdoptConfig
 from recordmill.runners.progress import Snapshot, Watcher
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def adopt_main(argv: Sequence[str]) -> int:
     if not config.quiet:
         _print_outcome(outcome, config, seconds=time.monotonic() - started)
     if not config.dry_run:
-        from recordmill.pipelines.report_file import update_report
+        from recordmill.pipelines.earlier.report_file import update_report
 
         update_report(job.output, wanted=config.report, prog="recordmill adopt", quiet=config.quiet)
     return 0

@@ -22,13 +22,13 @@ from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import FOLDER, Staging
 from recordmill.notes import count_of
 from recordmill.options import declaration as option_machinery
-from recordmill.pipelines.commands.adopt_config import AdoptConfig
-from recordmill.pipelines.commands.adopt_input import AdoptListing, check_output, list_input
 from recordmill.pipelines.commands.in_processes import in_processes
-from recordmill.pipelines.identity import job_id
-from recordmill.pipelines.options.card import read_card
-from recordmill.pipelines.options.labels_file import read_labels
-from recordmill.pipelines.published import Published, finish_publishing
+from recordmill.pipelines.earlier.published import Published, finish_publishing
+from recordmill.pipelines.jobs.identity import job_id
+from recordmill.pipelines.options.common.card import read_card
+from recordmill.pipelines.options.common.labels_file import read_labels
+from recordmill.pipelines.options.inputs.adopt_config import AdoptConfig
+from recordmill.pipelines.options.inputs.adopt_input import AdoptListing, check_output, list_input
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uris
 

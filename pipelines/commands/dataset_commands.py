@@ -31,7 +31,7 @@ from recordmill.pipelines.commands.dataset_options import (
     DatasetConfig,
 )
 from recordmill.pipelines.commands.in_processes import in_processes
-from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.options.arguments.command_line import parse_command
 from recordmill.pipelines.terminal import distances, report
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.reading.reader import RecordPlace

@@ -17,7 +17,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.notes import count_of
 from recordmill.options import values
 from recordmill.options.declaration import Group, option
-from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.options.arguments.command_line import parse_command
 from recordmill.storage.files import Location
 
 _DATASETS = Group(10, "Datasets")

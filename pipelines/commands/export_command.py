@@ -15,8 +15,8 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
 from recordmill.format.typed_json import Count, damage_of, read_as
 from recordmill.options.declaration import Group, GroupValues, option, options_of
-from recordmill.pipelines.learned_from import check_learned
-from recordmill.pipelines.options.command_line import parse_command
+from recordmill.pipelines.earlier.learned_from import check_learned
+from recordmill.pipelines.options.arguments.command_line import parse_command
 from recordmill.storage.files import Location, shown, sync_folders
 from recordmill.transforms.encoders.artifacts import parse_frequencies
 from recordmill.transforms.encoders.table_learning import vocabulary_file

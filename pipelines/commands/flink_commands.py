@@ -15,8 +15,8 @@ from recordmill.format.manifest import MANIFEST
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, jobs
 from recordmill.options.declaration import Group, option
-from recordmill.pipelines.options.command_line import parse_command
-from recordmill.pipelines.watch import JobProgress
+from recordmill.pipelines.jobs.watch import JobProgress
+from recordmill.pipelines.options.arguments.command_line import parse_command
 from recordmill.printable import printable
 from recordmill.runners import progress
 from recordmill.runners.flink.rest import Cluster, JobStatus
@@ -218,7 +218,7 @@ def worker_pool_main(argv: Sequence[str]) -> int:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, stop)
-    imports = ["recordmill.pipelines.road", "recordmill.pipelines.images"]
+    imports = ["recordmill.pipelines.jobs.road", "recordmill.pipelines.images"]
     with WorkerPool(host=config.host, port=config.port, secret=secret, imports=imports) as pool:
         print(f"listening for workers at {pool.address}", flush=True)
         pool.wait()

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from recordmill.errors import RunError
 from recordmill.options.declaration import Group, option
 from recordmill.pipelines.commands.dataset_options import ComparedDatasetConfig
-from recordmill.pipelines.options.command_line import parse_command
-from recordmill.pipelines.report_file import write_report
+from recordmill.pipelines.earlier.report_file import write_report
+from recordmill.pipelines.options.arguments.command_line import parse_command
 from recordmill.profile.statistics_file import parse_compared
 from recordmill.storage.files import Location, shown
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from recordmill.checking.dataset_diff import Changed, DatasetDiff
 from recordmill.checking.record_differences import KINDS, KindDiff, RecordExample, RecordState
 from recordmill.notes import count_of
-from recordmill.pipelines.option_text import option_text
+from recordmill.pipelines.options.option_text import option_text
 from recordmill.pipelines.terminal import distances
 from recordmill.pipelines.terminal.tables import line, name_of, new_table, stack
 from recordmill.printable import printable

@@ -16,7 +16,7 @@ from selenium.webdriver.common.keys import Keys
 import recordmill
 from recordmill.format.file_info import file_info
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.report_file import write_report
+from recordmill.pipelines.earlier.report_file import write_report
 from recordmill.storage.files import Location
 from tests.make_dataset import flower, make_dataset, rewrite
 from tests.paths import DATA, ROOT

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.data_types import DATA_TYPES
+from recordmill.pipelines.options.data_types import DATA_TYPES
 from recordmill.storage.files import Location
 from tests.doc_commands import PAGES, commands
 from tests.golden import media_inputs, row_inputs  # noqa: F401  (they register makers)

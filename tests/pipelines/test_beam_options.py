@@ -9,7 +9,7 @@ import pytest
 from apache_beam.options import pipeline_options
 
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.options.beam_options import BEAM_OPTIONS
+from recordmill.pipelines.options.arguments.beam_options import BEAM_OPTIONS
 from tests.paths import ROOT
 
 

@@ -13,7 +13,7 @@ from recordmill.errors import RunError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.job import publishing
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.report_file import write_report
+from recordmill.pipelines.earlier.report_file import write_report
 from recordmill.storage.files import Location
 from tests.image_runs import Made, images
 from tests.make_dataset import rewrite

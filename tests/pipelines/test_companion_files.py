@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from recordmill.notes import Note
-from recordmill.pipelines import listing
+from recordmill.pipelines.jobs import listing
 from recordmill.processes import pool
 from tests.folders import make_picture
 from tests.image_runs import make

@@ -8,7 +8,7 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.options.declaration import options_of
-from recordmill.pipelines.options.config import CommonConfig
+from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.pipelines.sensor import SensorConfig
 from recordmill.pipelines.text import TextConfig
 from recordmill.transforms.sources.files.input_paths import InputPath

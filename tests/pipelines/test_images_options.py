@@ -21,12 +21,12 @@ from recordmill.job.staging import Staging
 from recordmill.options.declaration import options_of
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.images import ImagesConfig
-from recordmill.pipelines.options.annotations import ANNOTATIONS
-from recordmill.pipelines.options.duplicates import DUPLICATES
-from recordmill.pipelines.options.flink import FLINK
-from recordmill.pipelines.options.masks import MASKS
-from recordmill.pipelines.options.rows import ROWS
-from recordmill.pipelines.options.selection import SELECTION
+from recordmill.pipelines.options.common.duplicates import DUPLICATES
+from recordmill.pipelines.options.common.flink import FLINK
+from recordmill.pipelines.options.common.selection import SELECTION
+from recordmill.pipelines.options.inputs.annotations import ANNOTATIONS
+from recordmill.pipelines.options.inputs.masks import MASKS
+from recordmill.pipelines.options.inputs.rows import ROWS
 from recordmill.processes import pool
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made, images, make

@@ -19,7 +19,7 @@ from recordmill.errors import RunError
 from recordmill.job import lock, publishing
 from recordmill.job.staging import FOLDER
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.job import Job
+from recordmill.pipelines.jobs.job import Job
 from recordmill.storage import files
 from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles

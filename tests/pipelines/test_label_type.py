@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.references.file_list import FileList
 from tests.image_runs import Made, run
 from tests.labelled import OPTIONS, write_labelled
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from recordmill.errors import ConfigError, Reject
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.job.staging import Listing, Staging
-from recordmill.pipelines.listing import list_input
+from recordmill.pipelines.jobs.listing import list_input
 from recordmill.processes.pool import close_shared_pool, shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import ListingPart, Source
-from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.references.file_list import FileList
 
 
 class ListedBy:

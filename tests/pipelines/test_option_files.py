@@ -12,8 +12,8 @@ from recordmill import option_files
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_option_file
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.options import job_file
-from recordmill.pipelines.options.labels_file import read_labels
+from recordmill.pipelines.options.common import job_file
+from recordmill.pipelines.options.common.labels_file import read_labels
 from recordmill.profile import schema_rules
 
 

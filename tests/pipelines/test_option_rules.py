@@ -9,8 +9,8 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.options.declaration import build, options_of
-from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import rules
+from recordmill.pipelines.options.common import rules
+from recordmill.pipelines.options.data_types import DATA_TYPES
 from tests.paths import ROOT
 
 CONFIGS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordmill.pipelines.option_text import option_name, option_text
+from recordmill.pipelines.options.option_text import option_name, option_text
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from recordmill.errors import ConfigError
 from recordmill.options import declaration, values
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.dataset_commands import InspectConfig
-from recordmill.pipelines.data_types import DATA_TYPES
-from recordmill.pipelines.options import command_line, config, help_page, rules
+from recordmill.pipelines.options.arguments import command_line, help_page
+from recordmill.pipelines.options.common import config, rules
+from recordmill.pipelines.options.data_types import DATA_TYPES
 from recordmill.transforms.sources.files.input_paths import InputPath
 from tests.paths import ROOT
 
@@ -495,8 +496,8 @@ def test_commands_without_images_import_no_decoders_of_images(tmp_path: pathlib.
 def test_start_up_imports_nothing_heavy() -> None:
     """NumPy would start threads before they are limited, and encoder processes not be forked."""
     program = (
-        "import sys, recordmill.pipelines.cli, recordmill.pipelines.options.config\n"
-        "import recordmill.pipelines.options.command_line\n"
+        "import sys, recordmill.pipelines.cli, recordmill.pipelines.options.common.config\n"
+        "import recordmill.pipelines.options.arguments.command_line\n"
         "heavy = {'apache_beam', 'numpy', 'pyarrow', 'PIL', 'rich', 'tensorflow'}\n"
         "sys.exit(repr(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
     )

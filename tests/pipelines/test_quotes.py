@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from recordmill.transforms.sources.row_formats import text_files
+from recordmill.transforms.sources.row_formats.text import text_files
 from tests.folders import make_folder
 from tests.image_runs import make, run
 

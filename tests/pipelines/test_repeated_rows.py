@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.model import repeated_hashes
-from recordmill.transforms.sources.rows import repeated_rows
+from recordmill.transforms.sources.rows.references import repeated_rows
 from tests.folders import make_picture
 from tests.image_runs import Made, run
 from tests.image_runs import make as make_any

@@ -18,9 +18,9 @@ from recordmill.pipelines import table
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands.adopt_command import adopt_main
 from recordmill.pipelines.commands.report_command import report_main
-from recordmill.pipelines.options import command_line
-from recordmill.pipelines.options.config import CommonConfig
-from recordmill.pipelines.report_file import command_of
+from recordmill.pipelines.earlier.report_file import command_of
+from recordmill.pipelines.options.arguments import command_line
+from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.reading import reader
 from recordmill.storage.files import Location
 from recordmill.storage.redaction import redact_uris

@@ -6,7 +6,7 @@ import pytest
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.pipelines.cli import main
-from recordmill.pipelines.job_outcome import JobOutcome
+from recordmill.pipelines.jobs.job_outcome import JobOutcome
 from recordmill.storage.files import Location
 from tests.image_runs import make
 from tests.paths import CLOTHING

@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.errors import DamageError
 from recordmill.job.staging import Listing, StagedPart, Staging, to_json
-from recordmill.pipelines.watch import JobProgress
+from recordmill.pipelines.jobs.watch import JobProgress
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import Location
 from recordmill.transforms.model import limits

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import unicode_tables
-from recordmill.pipelines.commands.adopt_input import named_split
+from recordmill.pipelines.options.inputs.adopt_input import named_split
 from recordmill.transforms.encoders.text.duplicate_texts import duplicate_hash
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import lower, normalize
-from recordmill.transforms.sources.files.path_names import PathLayout
+from recordmill.transforms.sources.folders.path_names import PathLayout
 from recordmill.transforms.sources.splitters.segments import parse_seconds
 from tests.texts import strings
 

@@ -37,7 +37,7 @@ PERMANENT = (
 )
 STATE = f"""
 {PERMANENT}
-    import recordmill.pipelines.road, recordmill.runners.direct
+    import recordmill.pipelines.jobs.road, recordmill.runners.direct
     import apache_beam.runners.worker.statecache
 import sys
 from tests.runners.test_beam_patches import PATCHED, is_patched

@@ -10,7 +10,7 @@ import pytest
 from tests.paths import ROOT
 from tests.runners.test_beam_patches import PERMANENT, printed
 
-BEAM = "import recordmill.pipelines.road, recordmill.runners.direct"
+BEAM = "import recordmill.pipelines.jobs.road, recordmill.runners.direct"
 # Each line is the repr of a program, which a fork runs; another line ends what it has printed.
 FORKS = """
 import ast, os, sys, traceback

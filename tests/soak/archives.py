@@ -17,7 +17,7 @@ import zipfile
 from benchmarks.measure import bar, python, run
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.folders.folders import FileTree
 from tests.paths import CLOTHING
 from tests.soak.command import DifferenceError
 

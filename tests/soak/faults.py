@@ -157,8 +157,8 @@ def serve() -> None:
     import recordmill.pipelines.arrays
     import recordmill.pipelines.cli
     import recordmill.pipelines.images
-    import recordmill.pipelines.road
-    import recordmill.pipelines.run
+    import recordmill.pipelines.jobs.road
+    import recordmill.pipelines.jobs.run
     import recordmill.pipelines.table
     import recordmill.pipelines.text
     import recordmill.pipelines.video

@@ -40,7 +40,7 @@ from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
 from tests.folders import make_folder
 from tests.tiny import TinyEncoder, TinySource, tiny_rows
 

@@ -6,7 +6,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from recordmill.pipelines.road import Road
+from recordmill.pipelines.jobs.road import Road
 from recordmill.runners import direct
 from recordmill.transforms import (
     Analyze,

@@ -10,9 +10,9 @@ from recordmill.option_checks import list_text
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.path_names import file_split
-from recordmill.transforms.sources.files.references import Unlabelled
-from recordmill.transforms.sources.rows.file_list import is_listing
+from recordmill.transforms.sources.folders.path_names import file_split
+from recordmill.transforms.sources.folders.references import Unlabelled
+from recordmill.transforms.sources.rows.references.file_list import is_listing
 
 
 def input_notes(inputs: Inputs, layout: Layout, unlabelled: Unlabelled) -> tuple[Note, ...]:

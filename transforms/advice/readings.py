@@ -17,18 +17,18 @@ from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import count_of
 from recordmill.storage.files import StorageError
 from recordmill.transforms.model import limits
-from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
-from recordmill.transforms.sources.row_formats.header_check import DELIMITERS
-from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin
-from recordmill.transforms.sources.row_formats.row_format import (
+from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, Origin
+from recordmill.transforms.sources.row_formats.reading.row_format import (
     DELIMITED,
     TEXT,
     UTF8,
     RowFormat,
 )
-from recordmill.transforms.sources.row_formats.text_files import TextFile
-from recordmill.transforms.sources.row_formats.value_parsing import DECIMAL_HINT
-from recordmill.transforms.sources.rows.row_steps import RowSteps
+from recordmill.transforms.sources.row_formats.text.delimited import DelimitedFile
+from recordmill.transforms.sources.row_formats.text.header_check import DELIMITERS
+from recordmill.transforms.sources.row_formats.text.text_files import TextFile
+from recordmill.transforms.sources.row_formats.values.value_parsing import DECIMAL_HINT
+from recordmill.transforms.sources.rows.reading.row_steps import RowSteps
 
 _ENCODINGS = (UTF8, "utf-16", "cp1252", "latin-1")
 _END = 1 << 62  # after the end of any file

@@ -16,10 +16,10 @@ from recordmill.storage.files import StorageError
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import user_fields
-from recordmill.transforms.sources.files.unused_splits import some
+from recordmill.transforms.sources.folders.unused_splits import some
 from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
-from recordmill.transforms.sources.rows.record_rows import RecordRows
-from recordmill.transforms.sources.rows.row_sections import iter_sections
+from recordmill.transforms.sources.rows.reading.row_sections import iter_sections
+from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 from recordmill.transforms.staged.parts import read_part
 
 _NAMES = re.compile(r"split|sets?$|partition|fold|phase|usage|purpose", re.IGNORECASE)

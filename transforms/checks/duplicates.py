@@ -22,7 +22,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.left_out import left_out_lines
 from recordmill.transforms.near_duplicates.bands import Bands
 from recordmill.transforms.near_duplicates.pairs import Indices
-from recordmill.transforms.sources.rows.repeated_rows import Conflicts
+from recordmill.transforms.sources.rows.references.repeated_rows import Conflicts
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import rewrite_part
 from recordmill.transforms.staged.parts import read_part

@@ -27,7 +27,7 @@ from recordmill.transforms.checks.partitions import (
     with_equal,
 )
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.sources.rows.repeated_rows import (
+from recordmill.transforms.sources.rows.references.repeated_rows import (
     CONFLICTS,
     NOT_COMPARED,
     REPEATED,

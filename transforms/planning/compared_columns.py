@@ -12,9 +12,9 @@ from recordmill.notes import Note
 from recordmill.option_checks import list_text
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.content_keys import content_hashes
-from recordmill.transforms.sources.rows.record_columns import TEXT
+from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
+from recordmill.transforms.sources.rows.columns.content_keys import content_hashes
+from recordmill.transforms.sources.rows.columns.record_columns import TEXT
 from recordmill.transforms.staged.listing import excluded_from
 from recordmill.transforms.staged.parts import read_part
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from recordmill.job.staging import StagedPart, Staging
 from recordmill.notes import Note
 from recordmill.transforms.checks.near_matches import GroupCounts, read_summary
-from recordmill.transforms.sources.row_formats.row_file import COPIES
+from recordmill.transforms.sources.row_formats.reading.row_file import COPIES
 from recordmill.transforms.staged.listing import NO_LISTING, read_left_out, read_skipped
 
 _SHOWN = 3  # classes, or splits, in the note

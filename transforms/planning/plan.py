@@ -34,7 +34,7 @@ from recordmill.transforms.planning.refusals import (
     unlike_classes,
 )
 from recordmill.transforms.planning.survey import Survey
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
+from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
 

@@ -11,7 +11,7 @@ from recordmill.gates import fraction, is_within
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of, most_frequent
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
+from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN = 2  # rejects in a message

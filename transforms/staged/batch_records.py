@@ -20,8 +20,8 @@ from recordmill.option_checks import check_options
 from recordmill.transforms.model import batch, coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.ragged import fixed_lists
 from recordmill.transforms.model.user_columns import is_list, user_feature, user_fields
-from recordmill.transforms.sources.row_formats.value_parsing import without_nan
-from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
+from recordmill.transforms.sources.row_formats.values.value_parsing import without_nan
+from recordmill.transforms.sources.rows.columns.content_keys import with_keys_by_content
 
 # An element: a dict, `beam.Row`, named tuple, dataclass, `pyarrow.RecordBatch` or batch of
 # tensorflow-transform. Beam does not know all of these types by annotations.

@@ -18,8 +18,8 @@ from recordmill.tfrecord.decode import ExampleError
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.model import coders, limits  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
-from recordmill.transforms.sources.rows.content_keys import with_keys_by_content
-from recordmill.transforms.sources.tfrecords.example_columns import ExampleColumns
+from recordmill.transforms.sources.row_formats.tfrecords.example_columns import ExampleColumns
+from recordmill.transforms.sources.rows.columns.content_keys import with_keys_by_content
 from recordmill.transforms.staged.batch_records import with_roles, with_tensors
 
 REJECTS = "rejects"

@@ -29,8 +29,8 @@ from recordmill.transforms.model.known_content import OPTION as KNOWN
 from recordmill.transforms.model.known_content import KnownContents, without_known
 from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.source import Layout, ListingPart, RowSource
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
-from recordmill.transforms.sources.rows.repeated_rows import Conflicts
+from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
+from recordmill.transforms.sources.rows.references.repeated_rows import Conflicts
 from recordmill.transforms.staged.listing import (
     labels_of,
     lost_classes,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recordmill.errors import Reason, Reject
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.user_columns import flat_list
-from recordmill.transforms.sources.files.number_labels import NumberLabels
+from recordmill.transforms.sources.folders.number_labels import NumberLabels
 from recordmill.transforms.windowing.window_layout import AHEAD
 
 

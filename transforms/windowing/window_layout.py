@@ -13,7 +13,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.user_columns import flat, is_list, scale_columns, user_fields
 from recordmill.transforms.model.window_options import WindowOptions
-from recordmill.transforms.sources.files.number_labels import TARGET, NumberLabels
+from recordmill.transforms.sources.folders.number_labels import TARGET, NumberLabels
 
 OF_SERIES = "window/series"  # string: the series of a window
 START = "window/start"  # timestamp: the time of its first row

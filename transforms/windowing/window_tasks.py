@@ -22,8 +22,8 @@ from recordmill.options.durations import shown_time
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import Layout
 from recordmill.transforms.model.window_options import WindowOptions
-from recordmill.transforms.sources.files.number_labels import TARGET
-from recordmill.transforms.sources.rows.repeated_rows import REPEATED
+from recordmill.transforms.sources.folders.number_labels import TARGET
+from recordmill.transforms.sources.rows.references.repeated_rows import REPEATED
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import (
     read_excluded,

@@ -25,7 +25,7 @@ from recordmill.job.staging import FOLDER
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands import adopt_job
 from recordmill.pipelines.commands.adopt_command import adopt_main
-from recordmill.pipelines.commands.adopt_input import incomplete, natural, split_of
+from recordmill.pipelines.options.inputs.adopt_input import incomplete, natural, split_of
 from recordmill.storage.files import Location
 from recordmill.tfrecord.features import Feature
 from recordmill.tfrecord.framing import frame

@@ -25,7 +25,7 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.sources.arrays.array_headers import ArrayProbe
 from recordmill.transforms.sources.arrays.array_splitter import ArraySplitter
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
-from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.folders.folders import FileTree
 from recordmill.transforms.sources.splitters.split_files import SplitFiles
 from tests.transforms.sources.test_npy import NUMBERS
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future, wait
 import pytest
 
 from recordmill.errors import RunError
-from recordmill.pipelines import early_work
+from recordmill.pipelines.jobs import early_work
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import NO_FAULTS, WorkerDiedError
 from recordmill.transforms.planning import early_frames, estimates

@@ -26,11 +26,11 @@ from recordmill.transforms.sources.archives.archive_file import ListedMember, Me
 from recordmill.transforms.sources.archives.archive_tree import LabelledMember, MisplacedMember
 from recordmill.transforms.sources.archives.label_files import LabelFiles, with_labels
 from recordmill.transforms.sources.archives.tar_members import tar_members
-from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.path_layout import LayoutRules, lay_out
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, WalkItem
+from recordmill.transforms.sources.folders.folders import list_files
+from recordmill.transforms.sources.folders.path_layout import LayoutRules, lay_out
 from tests.archive_files import tar_of, zip_of
 
 FORMS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}

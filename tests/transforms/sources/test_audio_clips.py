@@ -8,7 +8,7 @@ from recordmill.transforms.audio.audio_options import AudioOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.audio.audio_splitter import AudioSplitter, read_clips
-from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.folders.folders import FileTree
 from recordmill.transforms.sources.splitters.segments import SegmentColumns
 from recordmill.transforms.sources.splitters.split_files import SplitFiles
 from tests.sounds import chirp, write

@@ -10,8 +10,8 @@ import pytest
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.row_formats.open_rows import open_rows, wanted_columns
-from recordmill.transforms.sources.row_formats.row_file import Origin
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.reading.row_file import Origin
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
 
 SCHEMA = {
     "type": "record",

@@ -6,7 +6,7 @@ import zoneinfo
 import numpy as np
 import pytest
 
-from recordmill.transforms.sources.rows.clock_times import to_utc
+from recordmill.transforms.sources.rows.series.clock_times import to_utc
 
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
 AUTUMN, SPRING = "2024-10-27", "2024-03-31"

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
-from recordmill.transforms.sources.row_formats.conditions import (
+from recordmill.transforms.sources.row_formats.reading.row_file import Rows
+from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
+from recordmill.transforms.sources.row_formats.where.condition_syntax import parse_condition
+from recordmill.transforms.sources.row_formats.where.conditions import (
     RowFilter,
     check_condition,
     truth_of,
 )
-from recordmill.transforms.sources.row_formats.row_file import Rows
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
 
 DAY = datetime.date(2026, 1, 31)
 ROWS = {

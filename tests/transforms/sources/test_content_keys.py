@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser
-from recordmill.transforms.sources.rows.content_keys import content_hashes
+from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
+from recordmill.transforms.sources.rows.columns.content_keys import content_hashes
 
 MOMENT = datetime.datetime(2026, 1, 31, 18, 0, 0, 250_000)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from recordmill.tfrecord.decode import ExampleError, decode_example, is_sequence_example
-from recordmill.transforms.sources.tfrecords.example_columns import ExampleColumns
+from recordmill.transforms.sources.row_formats.tfrecords.example_columns import ExampleColumns
 from tests.tfrecord_inputs import example, feature, field
 
 

@@ -18,11 +18,14 @@ from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.path_rules import normal_path
-from recordmill.transforms.sources.row_formats.text_columns import lists_with_nulls, number_text
-from recordmill.transforms.sources.rows import path_stats
-from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.folders import references
+from recordmill.transforms.sources.row_formats.values.text_columns import (
+    lists_with_nulls,
+    number_text,
+)
+from recordmill.transforms.sources.rows.references import path_stats
+from recordmill.transforms.sources.rows.references.file_list import FileList
 
 SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 

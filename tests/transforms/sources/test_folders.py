@@ -18,8 +18,8 @@ from recordmill.storage import storage_errors
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.sources.files import references
-from recordmill.transforms.sources.files.folders import (
+from recordmill.transforms.sources.folders import references
+from recordmill.transforms.sources.folders.folders import (
     NOT_IMAGES,
     FileTree,
     has_extension,
@@ -229,7 +229,7 @@ def test_a_denied_folder_fails_the_listing_by_name() -> None:
     """Lists as the user nobody, in another process, because root may read everything."""
     script = (
         "import os, sys\n"
-        "from recordmill.transforms.sources.files.folders import FileTree\n"
+        "from recordmill.transforms.sources.folders.folders import FileTree\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "from recordmill.storage.files import PathError\n"
         "try: list(FileTree(input=sys.argv[1]).scan())\n"

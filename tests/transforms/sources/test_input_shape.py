@@ -8,10 +8,10 @@ import pytest
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.arrays.array_splitter import NOT_ARRAYS
-from recordmill.transforms.sources.files.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.folders.folders import NOT_AUDIO, NOT_IMAGES, NOT_VIDEOS
 from recordmill.transforms.sources.media.input_shape import shape_of_media, shape_of_texts
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
 from tests.tfrecord_inputs import write_records
 
 LEAVE_OUT = {"images": NOT_IMAGES, "audio": NOT_AUDIO, "video": NOT_VIDEOS, "arrays": NOT_ARRAYS}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows import row_sections
-from recordmill.transforms.sources.rows.table_rows import TableRows
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.rows.reading import row_sections
+from recordmill.transforms.sources.rows.values.table_rows import TableRows
 
 ROWS = st.sampled_from(
     [

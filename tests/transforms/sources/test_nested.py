@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.transforms.sources.row_formats import json_blocks
-from recordmill.transforms.sources.row_formats.nested import (
+from recordmill.transforms.sources.row_formats.text import json_blocks
+from recordmill.transforms.sources.row_formats.values.nested import (
     columns_of,
     flat_object,
     flat_schema,

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from recordmill.transforms.sources.row_formats.equal_floats import equal_floats
+from recordmill.transforms.sources.row_formats.values.equal_floats import equal_floats
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recordmill.transforms.sources.rows.numeric_times import date_format, unlikely_seconds
+from recordmill.transforms.sources.rows.series.numeric_times import date_format, unlikely_seconds
 
 
 def seconds(numbers: list[float]) -> pa.Array:

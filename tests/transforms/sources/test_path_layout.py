@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.files.folders import RULES, list_files
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
-from recordmill.transforms.sources.files.path_layout import (
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.folders import RULES, list_files
+from recordmill.transforms.sources.folders.path_layout import (
     LayoutRules,
     lay_out,
     split_source,
 )
-from recordmill.transforms.sources.files.path_names import PathLayout, splits_in
-from recordmill.transforms.sources.files.skipped_names import skipped_among_media
-from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.path_names import PathLayout, splits_in
 
 
 def names_of(root: InputRoot) -> list[str]:

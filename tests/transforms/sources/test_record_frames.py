@@ -9,8 +9,8 @@ import pytest
 
 from recordmill.errors import Reason
 from recordmill.tfrecord.framing import frame
-from recordmill.transforms.sources.row_formats.row_file import BadRow
-from recordmill.transforms.sources.tfrecords.record_frames import (
+from recordmill.transforms.sources.row_formats.reading.row_file import BadRow
+from recordmill.transforms.sources.row_formats.tfrecords.record_frames import (
     FrameBlock,
     list_sections,
     map_blocks,

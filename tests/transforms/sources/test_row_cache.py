@@ -12,9 +12,9 @@ from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.source import Layout
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows import row_sections
-from recordmill.transforms.sources.rows.table_rows import TableRows
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.rows.reading import row_sections
+from recordmill.transforms.sources.rows.values.table_rows import TableRows
 
 HEADER = "id,a,b,c,label\n"
 VALUES = st.sampled_from(

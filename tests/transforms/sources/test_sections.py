@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.model import limits
-from recordmill.transforms.sources.row_formats import json_blocks, text_files
 from recordmill.transforms.sources.row_formats.open_rows import (
     infer_types,
     open_rows,
     wanted_columns,
 )
-from recordmill.transforms.sources.row_formats.row_boundaries import (
+from recordmill.transforms.sources.row_formats.reading.row_file import Origin, RowFile
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.text import json_blocks, text_files
+from recordmill.transforms.sources.row_formats.text.row_boundaries import (
     Block,
     LargeRow,
     QuoteRules,
     cut_rows,
 )
-from recordmill.transforms.sources.row_formats.row_file import Origin, RowFile
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
 from tests.examples_of_properties import many
 
 NO_LIMIT = 1 << 30

@@ -24,11 +24,11 @@ from recordmill.storage.files import Location
 from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.source import Layout, RowSource
-from recordmill.transforms.sources.files import references
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.text_folders import TextFolder
-from recordmill.transforms.sources.rows.text_rows import TextRows
+from recordmill.transforms.sources.folders import references
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.rows.values.text_folders import TextFolder
+from recordmill.transforms.sources.rows.values.text_rows import TextRows
 from tests.paths import SMS
 
 SYSTEM = ["__key__", "__label__", "__group__", "__split__"]

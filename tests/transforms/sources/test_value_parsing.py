@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.sources.row_formats.column_types import NARROW
-from recordmill.transforms.sources.row_formats.value_parsing import ValueParser, type_mismatch
+from recordmill.transforms.sources.row_formats.values.column_types import NARROW
+from recordmill.transforms.sources.row_formats.values.value_parsing import (
+    ValueParser,
+    type_mismatch,
+)
 
 TEXTS = st.text("+-.0179eE tfrualse", min_size=1, max_size=6)
 MANY = 500  # more than the sample

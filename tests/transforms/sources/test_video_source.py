@@ -18,7 +18,7 @@ from recordmill.storage.storage_errors import ChangedInputError, StorageError
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.sources.files.folders import FileTree
+from recordmill.transforms.sources.folders.folders import FileTree
 from recordmill.transforms.sources.splitters.segments import SegmentColumns
 from recordmill.transforms.sources.splitters.split_files import SplitFiles
 from recordmill.transforms.sources.video.clip_plan import ClipSampling

@@ -32,7 +32,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     parse_sides,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
-from recordmill.transforms.sources.row_formats.value_parsing import decimal_hint
+from recordmill.transforms.sources.row_formats.values.value_parsing import decimal_hint
 
 # Usual names of the columns, in lower case, the most usual first.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {

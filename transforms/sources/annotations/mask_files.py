@@ -17,10 +17,10 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.mask_sample import check_mask_sample
-from recordmill.transforms.sources.files.companions import MASK_FOLDERS, MASK_SUFFIXES
-from recordmill.transforms.sources.files.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.other_kinds import archive_stem, is_archive
+from recordmill.transforms.sources.folders.companions import MASK_FOLDERS, MASK_SUFFIXES
+from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree
 
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 

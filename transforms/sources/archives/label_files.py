@@ -21,7 +21,7 @@ from recordmill.transforms.sources.archives.archive_file import ListedMember, Me
 from recordmill.transforms.sources.files.input_paths import LABEL_FILE
 from recordmill.transforms.sources.files.inputs import is_utf8
 from recordmill.transforms.sources.files.sample_images import sample_name
-from recordmill.transforms.sources.row_formats.text_columns import json_text
+from recordmill.transforms.sources.row_formats.values.text_columns import json_text
 
 _MOST = 1 << 20  # bytes of a file with a class
 _LONGEST = 1 << 12  # characters of a class

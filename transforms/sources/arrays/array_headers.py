@@ -17,8 +17,8 @@ from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.array_labels import check_labels
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
-from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
-from recordmill.transforms.sources.files.references import Unlabelled
+from recordmill.transforms.sources.folders.number_labels import LabelType, NumberLabels
+from recordmill.transforms.sources.folders.references import Unlabelled
 
 _MOST_PER_BYTE = 1032  # records: deflate makes at most so many bytes of one
 

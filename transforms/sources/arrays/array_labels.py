@@ -17,8 +17,8 @@ from recordmill.transforms.sources.arrays.array_formats import open_arrays
 from recordmill.transforms.sources.arrays.chunking import ArraySlicing
 from recordmill.transforms.sources.arrays.npy import StoredArray
 from recordmill.transforms.sources.files.file_stat import RejectCause
-from recordmill.transforms.sources.files.number_labels import LabelType, NumberLabels
-from recordmill.transforms.sources.files.references import Unlabelled, label_problem, no_label
+from recordmill.transforms.sources.folders.number_labels import LabelType, NumberLabels
+from recordmill.transforms.sources.folders.references import Unlabelled, label_problem, no_label
 
 _IN_ARRAY = "the array of labels"
 

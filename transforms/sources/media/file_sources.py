@@ -10,13 +10,13 @@ from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.shape import Shape
-from recordmill.transforms.sources.files.companions import Companion
-from recordmill.transforms.sources.files.folders import FileTree, has_extension
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.number_labels import NumberLabels
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive, other_kind
+from recordmill.transforms.sources.folders.companions import Companion
+from recordmill.transforms.sources.folders.folders import FileTree, has_extension
+from recordmill.transforms.sources.folders.number_labels import NumberLabels
 from recordmill.transforms.sources.media.media_rows import MediaRows
-from recordmill.transforms.sources.rows.file_list import FileList
+from recordmill.transforms.sources.rows.references.file_list import FileList
 
 
 def source_of_files(

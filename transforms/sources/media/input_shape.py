@@ -11,18 +11,18 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError
 from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
 from recordmill.transforms.model.shape import Shape
-from recordmill.transforms.sources.files.folders import list_files, may_be
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
 from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
 from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.folders import list_files, may_be
 from recordmill.transforms.sources.media.media_column import FORMATS, find_media_column
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
-from recordmill.transforms.sources.row_formats.row_file import Origin
-from recordmill.transforms.sources.row_formats.row_format import RowFormat, format_of
-from recordmill.transforms.sources.rows.file_list import PATHS, is_listing
-from recordmill.transforms.sources.tfrecords.known_folders import is_dataset
+from recordmill.transforms.sources.row_formats.reading.row_file import Origin
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
+from recordmill.transforms.sources.row_formats.tfrecords.known_folders import is_dataset
+from recordmill.transforms.sources.rows.references.file_list import PATHS, is_listing
 
 _SAMPLED_FILES = 10_000
 

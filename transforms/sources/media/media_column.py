@@ -14,12 +14,12 @@ from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.media.media_values import is_bytes, is_bytes_struct
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.columnar import ColumnarFile
-from recordmill.transforms.sources.row_formats.json_lines import JsonLines
-from recordmill.transforms.sources.row_formats.nested import columns_of
-from recordmill.transforms.sources.row_formats.row_file import RowFile
-from recordmill.transforms.sources.row_formats.text_columns import value_type
+from recordmill.transforms.sources.row_formats.columnar.columnar import ColumnarFile
+from recordmill.transforms.sources.row_formats.reading.row_file import RowFile
+from recordmill.transforms.sources.row_formats.text.json_lines import JsonLines
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.nested import columns_of
+from recordmill.transforms.sources.row_formats.values.text_columns import value_type
 
 FORMATS = ("parquet", "arrow", "jsonl")  # formats in which columns of files are found
 NAMES = (

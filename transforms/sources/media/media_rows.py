@@ -31,21 +31,21 @@ from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_values import PATH, read_values, type_fault
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.row_formats.conditions import RowFilter
-from recordmill.transforms.sources.row_formats.row_file import RowFile, Rows
-from recordmill.transforms.sources.rows.path_stats import PathOptions, StatCache
-from recordmill.transforms.sources.rows.record_columns import SYSTEM_FIELDS
-from recordmill.transforms.sources.rows.record_layout import (
+from recordmill.transforms.sources.row_formats.reading.row_file import RowFile, Rows
+from recordmill.transforms.sources.row_formats.tfrecords.tfrecord_file import TfrecordFile
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.where.conditions import RowFilter
+from recordmill.transforms.sources.rows.columns.record_columns import SYSTEM_FIELDS
+from recordmill.transforms.sources.rows.reading.record_layout import (
     Attached,
     References,
     RowLayout,
     typed_rows,
 )
-from recordmill.transforms.sources.rows.record_rows import RecordRows
-from recordmill.transforms.sources.rows.row_sections import as_run_error, iter_sections
+from recordmill.transforms.sources.rows.reading.row_sections import as_run_error, iter_sections
+from recordmill.transforms.sources.rows.references.path_stats import PathOptions, StatCache
+from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 from recordmill.transforms.sources.splitters.collector import Collector
-from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
 
 _BYTES = "__bytes__"  # large_binary: content of a file, null for a row that names a file
 

@@ -14,7 +14,7 @@ from recordmill.errors import Reason
 from recordmill.format.typed_json import parse_json
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.files.file_stat import RejectCause
-from recordmill.transforms.sources.row_formats.text_columns import (
+from recordmill.transforms.sources.row_formats.values.text_columns import (
     decode_dictionary,
     is_binary,
     is_text,

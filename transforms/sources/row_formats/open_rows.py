@@ -13,12 +13,16 @@ from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
-from recordmill.transforms.sources.row_formats.column_types import ColumnType, ColumnTypes, unify
-from recordmill.transforms.sources.row_formats.columnar import ArrowFile, ParquetFile
-from recordmill.transforms.sources.row_formats.delimited import DelimitedFile
-from recordmill.transforms.sources.row_formats.json_lines import JsonLines, PlainLines
-from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, RowFile
-from recordmill.transforms.sources.row_formats.row_format import FileFormat
+from recordmill.transforms.sources.row_formats.columnar.columnar import ArrowFile, ParquetFile
+from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, Origin, RowFile
+from recordmill.transforms.sources.row_formats.reading.row_format import FileFormat
+from recordmill.transforms.sources.row_formats.text.delimited import DelimitedFile
+from recordmill.transforms.sources.row_formats.text.json_lines import JsonLines, PlainLines
+from recordmill.transforms.sources.row_formats.values.column_types import (
+    ColumnType,
+    ColumnTypes,
+    unify,
+)
 
 
 def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
@@ -34,11 +38,13 @@ def open_rows(origin: Origin, file_format: FileFormat) -> RowFile:
         case "arrow":
             return ArrowFile(origin, *values, file_format.encoding)
         case "avro":
-            from recordmill.transforms.sources.row_formats.avro import AvroFile
+            from recordmill.transforms.sources.row_formats.columnar.avro import AvroFile
 
             return AvroFile(origin, *values, file_format.encoding)
         case "tfrecord":
-            from recordmill.transforms.sources.tfrecords.tfrecord_file import TfrecordFile
+            from recordmill.transforms.sources.row_formats.tfrecords.tfrecord_file import (
+                TfrecordFile,
+            )
 
             return TfrecordFile(origin, file_format.max_row_bytes, file_format.value_parser)
         case _:

@@ -26,8 +26,8 @@ from recordmill.transforms.model.reject_places import part_with_places
 from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource, Source
 from recordmill.transforms.model.user_columns import carried_fields
 from recordmill.transforms.sources.files.header_tasks import Tasks, read_headers
-from recordmill.transforms.sources.row_formats.condition_syntax import WHERE
-from recordmill.transforms.sources.rows.record_layout import RowLayout
+from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
+from recordmill.transforms.sources.rows.reading.record_layout import RowLayout
 from recordmill.transforms.sources.splitters.collector import Collector
 from recordmill.transforms.sources.splitters.segments import NAME, SegmentColumns, usable
 

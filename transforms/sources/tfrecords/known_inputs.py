@@ -14,13 +14,13 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.tfrecord.features import Feature, shape_text
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.other_kinds import is_tfrecord_name
-from recordmill.transforms.sources.files.path_layout import OF_DATASET
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.tfrecords.known_folders import (
+from recordmill.transforms.sources.folders.folders import list_files
+from recordmill.transforms.sources.folders.path_layout import OF_DATASET
+from recordmill.transforms.sources.row_formats.tfrecords.known_folders import (
     DAMAGED,
     INDEXED,
     TFDS,

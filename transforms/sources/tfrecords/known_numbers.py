@@ -9,11 +9,11 @@ from recordmill.format.label_map import parse_label_map
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.storage.files import Location, PathError
 from recordmill.transforms.model import batch
-from recordmill.transforms.sources.files.folders import list_files
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.tfrecords.known_folders import (
+from recordmill.transforms.sources.folders.folders import list_files
+from recordmill.transforms.sources.row_formats.tfrecords.known_folders import (
     TFDS,
     is_dataset,
     manifest_of,

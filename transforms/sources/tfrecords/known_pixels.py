@@ -14,7 +14,7 @@ from recordmill.storage.files import Location, shown
 from recordmill.transforms.model.annotations import SEGMENTATION
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import find_roots
-from recordmill.transforms.sources.tfrecords.known_folders import (
+from recordmill.transforms.sources.row_formats.tfrecords.known_folders import (
     TFDS,
     is_dataset,
     manifest_of,

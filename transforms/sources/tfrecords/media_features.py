@@ -15,7 +15,7 @@ from recordmill.option_checks import list_text
 from recordmill.option_names import option_name
 from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
 
 MEDIA = (
     *("image/encoded", "image", "image_raw", "image/image", "img", "encoded", "image_bytes"),

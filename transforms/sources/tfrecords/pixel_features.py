@@ -36,9 +36,9 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.sources.annotations.annotation_files import ROUNDING
 from recordmill.transforms.sources.files.file_stat import RejectCause
-from recordmill.transforms.sources.files.references import label_problem
-from recordmill.transforms.sources.row_formats.column_types import ColumnTypes
-from recordmill.transforms.sources.rows.record_columns import InvalidRows
+from recordmill.transforms.sources.folders.references import label_problem
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.rows.columns.record_columns import InvalidRows
 from recordmill.transforms.sources.tfrecords.media_features import (
     CAPTION,
     CLASS_MASK,

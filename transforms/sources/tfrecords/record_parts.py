@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordmill.storage.members import Member
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.tfrecords.tfrecord_file import PLACES, range_names
+from recordmill.transforms.sources.row_formats.tfrecords.tfrecord_file import PLACES, range_names
 
 
 def record_parts(

@@ -23,27 +23,29 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart, Parts
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.files.references import ARCHIVED
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.row_formats.column_types import (
+from recordmill.transforms.sources.folders.references import ARCHIVED
+from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, Origin, Rows
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
+from recordmill.transforms.sources.row_formats.tfrecords.record_frames import MISMATCH
+from recordmill.transforms.sources.row_formats.tfrecords.tfrecord_file import PLACES, TfrecordFile
+from recordmill.transforms.sources.row_formats.values.column_types import (
     ColumnType,
     ColumnTypes,
     unify,
 )
-from recordmill.transforms.sources.row_formats.condition_syntax import parse_condition
-from recordmill.transforms.sources.row_formats.row_file import FileSection, Origin, Rows
-from recordmill.transforms.sources.row_formats.row_format import RowFormat
-from recordmill.transforms.sources.rows.hub_features import HubClassNames
-from recordmill.transforms.sources.rows.record_columns import InvalidRows, SystemColumns
-from recordmill.transforms.sources.rows.record_layout import Attached, References, RowLayout
-from recordmill.transforms.sources.rows.row_options import UsualNames
-from recordmill.transforms.sources.rows.row_references import RowReferences
-from recordmill.transforms.sources.rows.row_sections import (
+from recordmill.transforms.sources.row_formats.where.condition_syntax import parse_condition
+from recordmill.transforms.sources.rows.columns.hub_features import HubClassNames
+from recordmill.transforms.sources.rows.columns.record_columns import InvalidRows, SystemColumns
+from recordmill.transforms.sources.rows.columns.row_options import UsualNames
+from recordmill.transforms.sources.rows.reading.record_layout import Attached, References, RowLayout
+from recordmill.transforms.sources.rows.reading.row_sections import (
     iter_sections,
     list_sections,
     numbered_keys,
 )
-from recordmill.transforms.sources.rows.unusable_input import no_usable_record
+from recordmill.transforms.sources.rows.reading.unusable_input import no_usable_record
+from recordmill.transforms.sources.rows.references.row_references import RowReferences
 from recordmill.transforms.sources.tfrecords.array_forms import ArrayForm
 from recordmill.transforms.sources.tfrecords.media_features import (
     CLASS_NUMBER,
@@ -57,9 +59,7 @@ from recordmill.transforms.sources.tfrecords.media_features import (
     refuse_raw_pixels,
 )
 from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
-from recordmill.transforms.sources.tfrecords.record_frames import MISMATCH
 from recordmill.transforms.sources.tfrecords.record_parts import mask_references, record_parts
-from recordmill.transforms.sources.tfrecords.tfrecord_file import PLACES, TfrecordFile
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

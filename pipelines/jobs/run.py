@@ -1,0 +1,232 @@
+"""Runs a job from the command line: progress, signals, the closing tables and error messages."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from recordmill import strict_json
+from recordmill.errors import RunError
+from recordmill.format.manifest import JOB, JobContent, load
+from recordmill.job import lock
+from recordmill.job.staging import FOLDER, Staging
+from recordmill.pipelines.earlier.published import warn_complete
+from recordmill.pipelines.jobs.execution import exit_on_signals, make_flink_job, run_here
+from recordmill.pipelines.jobs.job import Job
+from recordmill.pipelines.jobs.job_outcome import JobOutcome
+from recordmill.pipelines.jobs.plan_json import plan_json
+from recordmill.pipelines.jobs.watch import JobProgress
+from recordmill.pipelines.options.common.config import CommonConfig
+from recordmill.printable import printable
+from recordmill.processes import standard_streams
+from recordmill.processes.pool import process_count
+from recordmill.profile import drift, statistics_file
+from recordmill.runners.progress import Snapshot, Watcher
+from recordmill.storage.files import shown
+from recordmill.storage.machine_faults import machine_fault
+from recordmill.transforms.checks.violations import drift_violations
+from recordmill.transforms.model.data_type import DataType
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from recordmill.pipelines.jobs.road import Road
+    from recordmill.runners.flink.job import FlinkJob
+
+
+def run(
+    config: CommonConfig, data_type: DataType, beam_options: Sequence[str], *, prog: str
+) -> int:
+    """Run a job to its end and return its exit code.
+
+    beam_options: Beam's own options for Flink, each as `--name=value`. prog: starts each message,
+    such as `recordmill images`.
+
+    Raises:
+      ConfigError: options, input or output cannot work.
+      RunError: the job failed.
+    """
+    started = time.monotonic()
+    job = Job(config, data_type)
+    job.check_output()
+    on_flink = None if config.runner == "direct" else _on_flink(config, job, beam_options, prog)
+    progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
+
+    def activity() -> Snapshot | None:
+        with suppress(RunError):  # the job reads damaged files itself, and reports them
+            return progress.poll()
+        return None
+
+    def run_pipeline(road: Road) -> None:
+        if on_flink is None:
+            run_here(road.build, workers=process_count(config.workers), checks=False)
+            return
+        if config.detach:
+            lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
+        try:
+            on_flink.run(road.build, activity=activity, is_working=progress.is_writing)
+        except BaseException:
+            lock.end_detached_job(job.output / FOLDER)
+            raise
+
+    watcher = Watcher(progress.poll, quiet=config.quiet)
+    with exit_on_signals(watcher, on_flink, prog), watcher:
+        outcome = job.run(
+            run_pipeline,
+            on_listed=progress.listed,
+            on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
+            is_running=functools.partial(_is_running, on_flink),
+            private=on_flink is None or on_flink.is_private,
+        )
+    if outcome.status in ("published", "unchanged", "described"):
+        standard_streams.make_stdout_optional()
+    if outcome.leftovers:
+        warn_complete(prog, outcome.leftovers)
+    if not config.quiet:
+        # The closing tables of a dataset end with its notes.
+        if outcome.notes and outcome.status != "published":
+            for note in outcome.notes:
+                print(f"{prog}: note: {printable(note)}", file=sys.stderr)
+        if not config.json:
+            _print_outcome_if_readable(outcome, job, seconds=time.monotonic() - started, prog=prog)
+    if outcome.status in ("published", "unchanged", "described", "repaired"):
+        from recordmill.pipelines.earlier.report_file import update_report
+
+        update_report(job.output, wanted=config.report, prog=prog, quiet=config.quiet)
+    if config.json:
+        strict_json.show(plan_json(outcome))
+    if outcome.status == "detached" and on_flink is not None:
+        # Printed with --quiet too, because scripts read it.
+        print(f"submitted to {on_flink.url}: job {on_flink.id}")
+    if outcome.verdict is not None:
+        from recordmill.pipelines.terminal import report
+
+        table = report.rejects_table(report.sum_up(outcome.rejects))
+        if table is not None:
+            report.show(table, stream=sys.stderr)
+        print(f"{prog}: error: {printable(outcome.verdict.message)}", file=sys.stderr)
+        return outcome.verdict.code
+    return 0
+
+
+def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
+    return make_flink_job(
+        config,
+        name=f"{prog.replace(' ', '-')}-{job.output.name}",
+        workers=config.workers,
+        imports=["recordmill.pipelines.jobs.road", *job.data_type.modules],
+        beam_options=beam_options,
+    )
+
+
+def _is_running(on_flink: FlinkJob | None, cluster: str, job: str) -> bool:
+    """Return whether a detached job still runs, if this command names its cluster.
+
+    A file in the output gives the cluster, and may have been written by somebody else.
+    """
+    if on_flink is None or on_flink.url != cluster:
+        raise RunError(
+            f"the Flink job {job} at {cluster} holds the output, and this command does not name"
+            " that cluster to ask it: if you trust it, pass --runner flink"
+            f" --flink-master {cluster}; if it no longer exists, remove {lock.DETACHED} from"
+            f" {FOLDER} in the output"
+        )
+    from recordmill.runners.flink.rest import ClusterError
+
+    try:
+        return on_flink.is_running(job)
+    except ClusterError as error:
+        raise RunError(
+            f"the Flink job {job} holds the output, and its cluster does not say whether it is"
+            f" still running: {error}. If that cluster no longer exists, remove {lock.DETACHED}"
+            f" from {FOLDER} in the output"
+        ) from error
+
+
+def _print_interpretation(facts: Mapping[str, str]) -> None:
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        print(f"{name.ljust(width)}  {printable(fact)}", file=sys.stderr)
+
+
+def _print_outcome_if_readable(outcome: JobOutcome, job: Job, *, seconds: float, prog: str) -> None:
+    try:
+        _print_outcome(outcome, job, seconds=seconds)
+    except (RunError, OSError, MemoryError) as error:
+        if outcome.status != "published":
+            raise
+        warn_complete(prog, f"its summary cannot be shown: {machine_fault(error) or error}")
+
+
+def _print_outcome(outcome: JobOutcome, job: Job, *, seconds: float) -> None:
+    # Imported here because the tables take 0.1 s to import, and --quiet does not need them.
+    from recordmill.pipelines.terminal import report
+
+    plan = None if outcome.plan is None else report.PlanView.from_json(outcome.plan)
+    match outcome.status:
+        case "planned" if plan is not None:
+            report.show(report.plan_table(plan, rejects=outcome.rejects))
+        case "inferred":
+            print(
+                f"the inferred schema was written to {job.config.infer_schema}:"
+                " edit it, then pass it as --schema"
+            )
+        case "unchanged" if outcome.resumed:
+            facts = Staging(job.output).read_json(JOB, JobContent) or {}
+            compared = facts.get("compared", ())
+            report.show(
+                report.closing(load(job.output), output=shown(job.output), compared=compared)
+            )
+            print("Publishing of an interrupted run was completed; there is nothing else to do")
+        case "unchanged":
+            checked = (
+                "the contents of its files are those of its manifest"
+                if job.config.verify
+                else "sizes agree; run recordmill verify, or add --verify, to check contents"
+            )
+            print(f"nothing has changed since {shown(job.output)} was written: {checked}")
+        case "described":
+            print(f"the card of {shown(job.output)} was replaced; its shards are as before")
+        case "repaired":
+            names = ", ".join(outcome.repaired)
+            print(f"damaged shards of {shown(job.output)} were written again: {names}")
+        case "published":
+            facts = Staging(job.output).read_json(JOB, JobContent) or {}
+            report.show(
+                report.closing(
+                    load(job.output),
+                    output=shown(job.output),
+                    plan=plan,
+                    rejects=outcome.rejects,
+                    seconds=seconds,
+                    distances=_distances(job),
+                    reused=facts.get("reused"),
+                    compared=facts.get("compared", ()),
+                )
+            )
+
+
+def _distances(job: Job) -> list[RenderableType]:
+    """Return tables of skew between the splits and, with --compare-with, of drift."""
+    from rich.text import Text
+
+    from recordmill.pipelines.terminal import distances
+
+    request = job.schema_request
+    is_compared = request.compared is not None
+    slices = statistics_file.read(job.output, load(job.output), whole=is_compared)
+    if slices is None:
+        return []
+    drifted = None
+    if request.compared is not None:
+        drifted = drift.drift(statistics_file.parse(request.compared), slices)
+    other = job.config.compare_with or job.config.learned_from
+    tables = distances.tables(drift.skew(slices), drifted, other=other)
+    if drifted is not None and request.rules is not None:
+        found = drift_violations(drifted, request.rules, "drift")
+        tables += [Text(f"Warning: {one}") for one in found]
+    return tables

@@ -1,0 +1,161 @@
+"""The options for annotations: location, format, and the handling of boxes and captions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from recordmill.errors import ConfigError
+from recordmill.options import values
+from recordmill.options.declaration import (
+    Group,
+    GroupValues,
+    option,
+    option_group,
+    value_of,
+)
+from recordmill.pipelines.options.common.config import CommonConfig
+from recordmill.pipelines.options.common.labels_file import read_labels
+from recordmill.storage.files import Location
+from recordmill.transforms.encoders.object_options import ObjectOptions
+from recordmill.transforms.model.label_sets import ImageClass
+from recordmill.transforms.model.source import Source
+from recordmill.transforms.sources.annotations.object_labels import ObjectRules
+
+if TYPE_CHECKING:
+    from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+    from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
+
+ANNOTATIONS = Group(35, "Boxes and captions", shapes_bytes=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnnotationsConfig(CommonConfig):
+    """Options for boxes and captions of images."""
+
+    HEADING: ClassVar[Group] = ANNOTATIONS
+
+    annotations: tuple[str, ...] = option(
+        (),
+        shapes_bytes=False,
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="PATH,...",
+        help="Boxes or captions: COCO JSON files, a folder of Pascal VOC XML files or of YOLO txt"
+        " files, or a CSV file of boxes.",
+    )
+    annotation_format: Literal["auto", "coco", "voc", "yolo", "csv"] = option(
+        "auto",
+        help="Format of --annotations; auto goes by the file names.",
+    )
+    box_units: Literal["pixels", "fractions"] = option(
+        "pixels",
+        help="Units of the corners in a CSV file; fractions are of the image's width and height.",
+    )
+    objects: GroupValues[ObjectOptions] = option_group(ObjectOptions, group=ANNOTATIONS)
+    unannotated: Literal["reject", "keep", "drop"] = option(
+        "reject",
+        after="without_boxes",
+        help="Reject, keep or drop images that --annotations do not mention.",
+    )
+    image_class: Literal["auto", "none", "rarest", "largest"] = option(
+        "auto",
+        after="box_frame",
+        help="Class of an image whose boxes have several classes: rarest is the class that occurs"
+        " in the fewest images, largest the class of the largest box; auto is rarest with"
+        " --balance, else none.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.objects.make()
+
+    def image_class_rule(self, *, has_boxes: bool) -> ImageClass | None:
+        """Return the rule for the class of an image with several classes, or None for no class."""
+        if not has_boxes or self.image_class == "none":
+            return None
+        if self.image_class == "auto":
+            return "rarest" if self.balance != "none" else None
+        return self.image_class
+
+    def object_rules(self, classes: tuple[str, ...] | None) -> ObjectRules:
+        """Return the rules for images with objects. classes: those allowed; None allows all."""
+        return ObjectRules(
+            without_boxes=self.objects["without_boxes"],
+            classes=classes,
+            image_class=self.image_class_rule(has_boxes=True),
+            with_classes=self.repeat_threshold is not None,
+            stratum_size=_stratum_size(self) if self.stratify else None,
+            labels=self.label_rules(),
+        )
+
+
+def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> ObjectOptions | None:
+    """Return the handling of boxes; None without any.
+
+    pixels: the features of TFRecords that hold boxes.
+
+    Raises:
+      ConfigError: the format of the annotations is unknown.
+    """
+    if pixels is not None and pixels.has_objects:
+        masks = config.objects["instance_masks"] or pixels.object_masks is not None
+        return config.objects.make(fractions=True, masks=masks)
+    if not config.annotations:
+        return None
+    reader = _reader(config)
+    if config.objects["instance_masks"] and reader.resolved_format != "coco":
+        raise ConfigError(
+            f"--instance-masks: needs COCO's polygons or masks, and {reader.resolved_format} has"
+            " none: leave the option out"
+        )
+    return config.objects.make(fractions=reader.has_fractions)
+
+
+def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> Source:
+    """Return a source of the same files with their annotations; unchanged without annotations.
+
+    image_ids: whether to keep the numbers of images in the annotations.
+
+    Raises:
+      ConfigError: a location of annotations is invalid.
+    """
+    if not config.annotations:
+        return files
+    # Imported here, as in `_reader`: only inputs with --annotations need these modules.
+    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
+
+    reader = dataclasses.replace(_reader(config), image_ids=image_ids)
+    return AnnotatedFiles(
+        files=files,
+        open_annotations=reader,
+        where=reader.where,
+        unannotated=config.unannotated,
+        rules=config.object_rules(reader.classes),
+    )
+
+
+def _reader(config: AnnotationsConfig) -> Annotations:
+    from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+
+    return Annotations(
+        places=tuple(map(_place, config.annotations)),
+        format=config.annotation_format,
+        segmentation=config.objects["segmentation"] or config.objects["instance_masks"],
+        units=config.box_units,
+        decimal=value_of(config, "decimal", "."),
+        classes=read_labels(config.labels_file),
+    )
+
+
+def _place(where: str) -> Location:
+    try:
+        return Location.parse(where)
+    except ConfigError as error:
+        raise ConfigError(f"--annotations: {error}") from error
+
+
+def _stratum_size(config: AnnotationsConfig) -> int:
+    """Return the minimum number of images of a stratum, so that every split gets one."""
+    return max(len(config.fractions), math.ceil(1 / min(config.fractions.values())))

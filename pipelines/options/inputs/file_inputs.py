@@ -1,0 +1,112 @@
+"""Choice of the source for inputs that consist of files, such as images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+from recordmill.errors import ConfigError
+from recordmill.pipelines.options.common import rules
+from recordmill.pipelines.options.common.config import COLUMNS, CommonConfig
+from recordmill.pipelines.options.inputs.rows import FilesConfig
+from recordmill.pipelines.options.inputs.tfrecord_inputs import records_of
+from recordmill.transforms.model.shape import Shape
+from recordmill.transforms.model.source import Source
+from recordmill.transforms.sources.folders.companions import Companion
+from recordmill.transforms.sources.folders.number_labels import NumberLabels
+from recordmill.transforms.sources.folders.references import Unlabelled
+from recordmill.transforms.sources.media.file_sources import source_of_files
+from recordmill.transforms.sources.media.input_shape import shape_of_media
+from recordmill.transforms.sources.tfrecords.array_forms import Files
+from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
+
+_LARGEST = 2**31 - 2**20  # bytes: protobuf holds 2 GiB, with 1 MiB left for the small features
+
+
+def check_record_bytes(flag: str, size: int) -> None:
+    """Raise ConfigError unless a limit of bytes per record is within what a record can hold."""
+    if not 1 <= size <= _LARGEST:
+        raise ConfigError(
+            f"{flag}: expected 1 to {_LARGEST} bytes, the most that a record can hold, got {size}"
+        )
+
+
+class MediaFiles(NamedTuple):
+    """The source of the files of an input, its shape, and the source again if it is of records."""
+
+    source: Source
+    shape: Shape
+    records: TfrecordMedia | None = None
+
+
+def files_of(
+    config: FilesConfig,
+    *,
+    leave_out: Collection[str],
+    unlabelled: Unlabelled | None = None,
+    columns: Collection[str] = (),
+    labelled: bool = True,
+    raw: Files | None = None,
+    companions: Sequence[Companion] = ("sidecars", "tables"),
+) -> MediaFiles:
+    """Return the files of --input.
+
+    Args:
+      config: The options.
+      leave_out: Extensions of files to skip.
+      unlabelled: Overrides --unlabelled.
+      columns: Options with columns of segments.
+      labelled: Whether folders or listings give labels.
+      raw: Kind of file as which raw arrays in TFRecords are read; None if they are not.
+      companions: Kinds of files in a folder for which notes are made.
+
+    Raises:
+      ConfigError: An option does not apply to the input, or the input cannot be used.
+    """
+    inputs, row_format = config.inputs, config.rows.make()
+    unlabelled = unlabelled or config.unlabelled
+    shape = shape_of_media(
+        inputs,
+        leave_out=leave_out,
+        format=row_format,
+        path_column=config.path_column,
+        bytes_column=config.bytes_column,
+        dropped=config.drop_columns,
+    )
+    rules.check(config, shape=shape.payload, where=inputs)
+    if shape.payload == "placed":
+        found = records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
+        return MediaFiles(found, shape, found if isinstance(found, TfrecordMedia) else None)
+    fields: dict[str, Any] = {name: getattr(config, name) for name in COLUMNS}
+    number_labels = config.label_type if labelled or config.number_type is None else "none"
+    fields |= {"format": row_format, "label_type": number_labels, "unlabelled": unlabelled}
+    fields |= {"input_root": config.input_root, "confine": config.confine}
+    given = tuple(column for name in columns if (column := getattr(config, name)) is not None)
+    source = source_of_files(
+        shape,
+        inputs,
+        fields | {"stores": config.allow_store},
+        leave_out=leave_out,
+        **path_labels(config, labelled=labelled),
+        companions=companions,
+        segments=given if columns else None,
+        worker_limits=config.worker_limits,
+        path_column=config.path_column,
+        conflicts=config.conflicts,
+    )
+    return MediaFiles(source, shape)
+
+
+class PathLabels(TypedDict):
+    """Arguments of sources whose files get labels from their paths."""
+
+    labelled: bool
+    numbers: NumberLabels | None
+
+
+def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
+    """Return the arguments of a source for labels of paths. labelled: whether paths give labels."""
+    numbers = None
+    if labelled and config.number_type is not None:
+        numbers = NumberLabels(label_type=config.number_type, unlabelled=config.unlabelled)
+    return {"labelled": labelled and config.label_type != "none", "numbers": numbers}

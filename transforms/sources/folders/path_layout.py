@@ -1,0 +1,432 @@
+"""Splits and classes by the paths of an input.
+
+train/roses/1.jpg test/roses/2.jpg   top folders with names of splits: SPLIT/LABEL/FILE
+roses/1.jpg roses/big/2.jpg          other names: LABEL/FILE
+split=train/kind=rose/1.jpg          partitions: KEY=VALUE
+1.jpg 2.jpg                          no folders: no classes
+train.csv test.csv                   files of many records, all with names of splits
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.option_names import option_name
+from recordmill.storage.files import Location, PathError, shown
+from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
+from recordmill.transforms.sources.archives.label_files import LabelFiles
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
+from recordmill.transforms.sources.files.partitions import (
+    Partitions,
+    find_partitions,
+    label_key,
+    split_key,
+)
+from recordmill.transforms.sources.files.path_facts import named_key
+from recordmill.transforms.sources.files.walks import File, walk
+from recordmill.transforms.sources.folders.path_names import PathLayout, file_split
+from recordmill.transforms.sources.folders.unused_splits import (
+    IGNORE,
+    UnusedSplits,
+    divide,
+    keep,
+    near_split,
+    refuse_near_splits,
+    some,
+)
+
+OF_DATASET = "the splits of the dataset"
+FOLDERS = "the top folders"  # as the source of splits or classes, in messages
+
+
+class FileFacts(NamedTuple):
+    """The facts in the path of a file; None for those that the path does not give."""
+
+    split: str | None
+    label: str | None
+    group: str | None
+
+
+class LaidOutInput(NamedTuple):
+    """An input with the layout of its paths.
+
+    Attributes:
+      root: The input.
+      layout: Layout of its paths.
+      split: Split of all its files, None if they differ.
+      archives: Files in its archives; None if archives are not read.
+      inner: Folders in its only top folder, by path; empty if it has several top folders.
+      unused: Makes a finder of names of splits that no rule uses; None if such names do not matter.
+    """
+
+    root: InputRoot
+    layout: PathLayout
+    split: str | None
+    archives: ArchiveTree | None = None
+    inner: tuple[str, ...] = ()
+    unused: functools.partial[UnusedSplits] | None = None
+
+    def facts(self, key: str) -> FileFacts:
+        """Return the facts in the path of a file, given its path relative to the input."""
+        split, label = self.layout.split_and_label(key)
+        return FileFacts(self.split or split, label, self.layout.group(key))
+
+
+def refuse_no_facts(
+    first: str | None, *, label: tuple[str | None, bool], group: tuple[str | None, bool]
+) -> None:
+    """Raise ConfigError if paths should give classes or groups, and none does.
+
+    first: key of the first file, None without files. label, group: the value of the option if paths
+    have to give it, and whether a path does.
+    """
+    for option, noun, (text, found) in (
+        ("label_from", "class", label), ("group_from", "group", group),
+    ):  # fmt: skip
+        if text is not None and first is not None and not found:
+            raise ConfigError(
+                f"{option_name(option, text)}: no path gives a {noun}; the first file is"
+                f" {shown(first)}"
+            )
+
+
+def unused_splits(laid_out: Sequence[LaidOutInput]) -> list[UnusedSplits | None]:
+    """Return new finders of names of splits that no rule uses, one for each input."""
+    return [None if one.unused is None else one.unused() for one in laid_out]
+
+
+ListNames = Callable[[InputRoot], Iterable[str]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutRules:
+    """Rules for the layout of a kind of source.
+
+    skip: returns why a folder is skipped because of its name, None if it is not.
+    file_names: yields the paths of files that hold many records, whose names may name a split; None
+      if each file is a record.
+    labelled: whether folders name classes.
+    archived: returns whether a file may be a record, by its name; None if archives are not read.
+    is_dataset: returns whether a folder is a dataset, whose shards have names of splits.
+    usable: returns whether a file may hold a record, by its name; None if `archived` does.
+    """
+
+    skip: Callable[[str], str | None]
+    file_names: ListNames | None = None
+    labelled: bool = True
+    archived: Callable[[str], bool] | None = None
+    is_dataset: Callable[[Location], bool] | None = None
+    usable: Callable[[str], bool] | None = None
+
+
+def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
+    """Find the inputs and determine the layout of each.
+
+    Raises:
+      ConfigError: an input does not exist or cannot be read, or only some of the names beside each
+        other are names of splits.
+    """
+    roots = find_roots(inputs, archives=rules.archived is not None)
+    splits = _splits_of(roots, inputs, rules)
+    trees = [_archives_of(root, inputs, rules) for root in roots]
+    try:
+        return tuple(
+            _lay_out_one(root, inputs, rules, split, archives)
+            for root, split, archives in zip(roots, splits, trees, strict=True)
+        )
+    except PathError as error:
+        raise ConfigError(f"the input cannot be used: {error}") from error
+
+
+def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> ArchiveTree | None:
+    """Return the archives of an input, None if it has other files. Raises ConfigError."""
+    if rules.archived is None or root.file:
+        return None
+    archives = find_archives(walk_input(root, rules.skip, depth=1), rules.archived)
+    if not archives:
+        return None
+    named = not root.archive and root.given.split is None
+    by_name = named and inputs.split_from in ("auto", "folders")
+    if named and inputs.split_from == "auto":
+        _refuse_some_named(root, [one.key for one in archives])
+    return ArchiveTree(
+        archives,
+        skip=rules.skip,
+        usable=rules.archived,
+        split_of=file_split if by_name else None,
+        labels=LabelFiles.parse(inputs.label_from) if rules.labelled else None,
+    )
+
+
+def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
+    """Raise ConfigError if only some of the archives have names of splits."""
+    found = [file_split(key.rpartition("/")[2]) for key in keys]
+    if any(found) and not all(found):
+        named, unnamed = divide(keys, found)
+        raise ConfigError(
+            f"{root.given} holds archives named as splits ({named}) beside others ({unnamed}):"
+            " select archives with a pattern, or name the split of each with"
+            f" {option_name('input')} train=ARCHIVE; {option_name('split_from')} none ignores these"
+            " names"
+        )
+
+
+def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
+    """Return the part of the input that names the splits, for messages; None if none does."""
+    if any(one.root.given.split for one in laid_out):
+        return " ".join(f"--input {one.root.given}" for one in laid_out)
+    if any(one.split for one in laid_out):
+        return "the names of the inputs"
+    kinds = {one.layout.splits for one in laid_out}
+    keys = {one.layout.split_key: one.layout.partitions for one in laid_out}
+    for key, partitions in keys.items():
+        if key is not None and partitions.index(key):  # below the top folders
+            return f"the folders {key}=SPLIT"
+    names = {
+        "folders": FOLDERS,
+        "files": "the names of the files",
+        "shards": OF_DATASET,
+    }
+    return " and ".join(name for kind, name in names.items() if kind in kinds) or None
+
+
+def _splits_of(
+    roots: Sequence[InputRoot], inputs: Inputs, rules: LayoutRules
+) -> Sequence[str | None]:
+    """Return the split of each input: as given, or by its name if all names are those of splits."""
+    given = [root.given.split for root in roots]
+    if any(given) or len(roots) == 1 or inputs.split_from == "none":
+        return given
+    found = [_input_split(root, rules) for root in roots]
+    if any(found) and not all(found):
+        named, unnamed = divide([str(root.given) for root in roots], found)
+        raise ConfigError(
+            f"some inputs have names of splits ({named}) and others do not ({unnamed}): name the"
+            f" split of each, as in {option_name('input')} train={roots[0].given}; {IGNORE}"
+        )
+    return found
+
+
+def _input_split(root: InputRoot, rules: LayoutRules) -> str | None:
+    if root.archive:
+        return file_split(root.place.name)
+    if not root.file:
+        return canonical_split(root.root.name)
+    return None if rules.file_names is None else file_split(root.place.name)
+
+
+def _lay_out_one(
+    root: InputRoot,
+    inputs: Inputs,
+    rules: LayoutRules,
+    split: str | None,
+    archives: ArchiveTree | None,
+) -> LaidOutInput:
+    if archives is not None:
+        folders = [*archives.top_folders]
+    else:
+        folders = [] if root.file else _top_folders(root, rules)
+
+    def folders_in(path: str) -> list[str]:
+        if archives is not None:
+            return archives.folders_in(path)
+        return _folders_in(root.root / path, rules)
+
+    partitions = find_partitions(folders, folders_in)
+    layout = _layout_of(root, folders, inputs, rules, split, archives, partitions)
+    inner: tuple[str, ...] = ()
+    whole = root.pattern is None or archives is not None
+    if len(folders) == 1 and whole and layout.splits is None and not layout.partitions:
+        try:
+            place = root.root / folders[0]
+            found = _folders_in(place, rules) if archives is None else archives.inner_folders()
+        except PathError:
+            found = []  # the walk rejects the folder
+        if inputs.split_from == "auto" and any(map(canonical_split, found)):
+            where = f"{root.given}/{folders[0]}" if archives is None else "that folder, unpacked"
+            raise ConfigError(
+                f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
+                f" splits ({some(found)}): pass {option_name('input', where)}; {IGNORE}"
+            )
+        if archives is None:
+            inner = tuple(f"{folders[0]}/{name}" for name in found)
+    by_user = inputs.split_from == "folders"
+    open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
+    unused = None
+    if by_user or (open_ and not root.file and layout.splits is None and split is None):
+        unused = functools.partial(
+            UnusedSplits,
+            root,
+            archived=archives is not None,
+            decided=by_user,
+            of_files=rules.file_names is not None,
+        )
+    return LaidOutInput(root, layout, split, archives, inner, unused)
+
+
+def _layout_of(
+    root: InputRoot,
+    folders: Sequence[str],
+    inputs: Inputs,
+    rules: LayoutRules,
+    split: str | None,
+    archives: ArchiveTree | None,
+    partitions: Partitions,
+) -> PathLayout:
+    if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
+        named = split is None and inputs.split_from in ("auto", "files")
+        return PathLayout("shards" if named else None, groups=inputs.group_from)
+    file_names: Callable[[], Iterable[str]] | None = None
+    if rules.file_names is not None:
+        of_files = functools.partial(rules.file_names, root)
+        file_names = of_files if archives is None else archives.keys
+    key = split_key(root.given, partitions, inputs.split_from)
+    holds_records: Callable[[str], bool]
+    holds_records = functools.partial(_holds_records, root.root, rules=rules)
+    if archives is not None:
+        holds_records = archives.top_folders.__contains__
+    splits: Literal["folders", "files"] | None = "folders"
+    if key is None:
+        splits = _splits_from(root, folders, inputs, holds_records, file_names)
+        if splits is None and inputs.split_from == "auto" and split is None:
+            by_user = any(one.split for one in inputs.paths)
+            several = not by_user and len({*map(near_split, folders)} - {None}) > 1
+            if several:
+                there = [one for one in folders if near_split(one) or holds_records(one)]
+                refuse_near_splits(root, there, archived=archives is not None)
+    if splits is not None and split is not None:
+        if key is not None:
+            found = {canonical_split(value) for value in key.values}
+        elif splits == "folders":
+            found = {canonical_split(name) for name in folders}
+        else:
+            keys = () if file_names is None else file_names()
+            found = {file_split(key.rpartition("/")[2]) for key in keys}
+        if found != {split}:
+            names = ", ".join(sorted(map(str, found - {split})))
+            raise ConfigError(
+                f"{option_name('input', root.given)} is the split {split}, but some of its {splits}"
+                f" have names of others ({names}): pass those of each split as an"
+                f" {option_name('input')}; {IGNORE}"
+            )
+    labels = inputs.label_from
+    by_file = LabelFiles.parse(labels) is not None
+    if by_file and archives is None:
+        raise ConfigError(
+            f"{option_name('label_from', labels)}: reads classes from files in archives; expected a"
+            f" .tar, a .zip or a folder of them, got {root.given}"
+        )
+    if rules.labelled and labels == "top" and archives is not None and archives.has_class_files:
+        raise ConfigError(
+            f"{root.given} holds .cls files, as WebDataset shards do: {option_name('label_from')}"
+            f" .cls takes the classes from them, {option_name('label_from')} .json:FIELD from JSON"
+            f" files; {option_name('label_type', 'none')} reads no classes"
+        )
+    levels = tuple(one.name for one in partitions.keys)
+    by_key = None if key is None else key.name
+    if not rules.labelled or (labels in ("top", "parent") and not folders):
+        return PathLayout(splits, None, levels, by_key, groups=inputs.group_from)
+    taken = (by_key, named_key(inputs.group_from))
+    of_label = label_key(root.given, partitions, taken) if labels == "top" else None
+    return PathLayout(splits, labels, levels, by_key, of_label, inputs.group_from)
+
+
+def _splits_from(
+    root: InputRoot,
+    folders: Sequence[str],
+    inputs: Inputs,
+    holds_records: Callable[[str], bool],
+    file_names: Callable[[], Iterable[str]] | None,
+) -> Literal["folders", "files"] | None:
+    """Return what names the splits of an input."""
+    match inputs.split_from:
+        case "folders":
+            _refuse_folders(root, folders)
+            return "folders"
+        case "files":
+            return "files"
+        case "none":
+            return None
+    if root.file:  # the name of a single file does not assign its records to a split
+        return None
+    found = [canonical_split(name) for name in folders]
+    if any(found) and not all(found):
+        folders = [name for name in folders if holds_records(name)]
+        found = [canonical_split(name) for name in folders]
+    if any(found):
+        if not all(found):
+            named, unnamed = divide(folders, found)
+            raise ConfigError(
+                f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
+                f" {option_name('split_from', 'folders')} makes each of them a split,"
+                f" {option_name('split_from')} none ignores the names"
+            )
+        return "folders"
+    return None if file_names is None else _files_as_splits(root, file_names())
+
+
+def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] | None:
+    """Return `files` if the names of all files contain a split, None if none does.
+
+    Raises:
+      ConfigError: only some of the names contain a split.
+    """
+    named: list[str] = []
+    unnamed: list[str] = []
+    for key in keys:
+        keep(named if file_split(key.rpartition("/")[2]) else unnamed, key)
+    if named and unnamed:
+        raise ConfigError(
+            f"{root.given} holds files named as splits ({some(named)}) beside others"
+            f" ({some(unnamed)}): select files with a pattern, or name the split of each with"
+            f" {option_name('input')} train=FILE; {IGNORE}"
+        )
+    return "files" if named else None
+
+
+def _refuse_folders(root: InputRoot, folders: Sequence[str]) -> None:
+    if not folders:
+        raise ConfigError(
+            f"{option_name('split_from', 'folders')}: the input {root.given} has no folders"
+        )
+    for name in folders:
+        if not is_split_name(name):
+            raise ConfigError(
+                f"{option_name('split_from', 'folders')}: the folder {name!r} of {root.given}"
+                " cannot name a split: expected letters, digits, _ and -; rename it"
+            )
+
+
+def _top_folders(root: InputRoot, rules: LayoutRules) -> list[str]:
+    """Return the names of the top folders of an input that its pattern matches."""
+    first = "**"
+    if root.pattern is not None:
+        first, *rest = root.pattern.split("/")
+        if not rest and first != "**":
+            return []
+    return [
+        name
+        for name in _folders_in(root.root, rules)
+        if first == "**" or fnmatch.fnmatchcase(name, first)
+    ]
+
+
+def _holds_records(root: Location, name: str, *, rules: LayoutRules) -> bool:
+    """Return whether a folder of an input holds a file that may hold records."""
+    usable = rules.usable or rules.archived
+    return usable is None or any(
+        isinstance(one, File) and usable(one.key.rpartition("/")[2])
+        for one in walk(root / name, rules.skip, depth=1)
+    )
+
+
+def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
+    names = [entry.name for entry in place.list_dir() if entry.kind == "dir"]
+    return [name for name in sorted(names) if not rules.skip(name)]

@@ -1,0 +1,129 @@
+"""Checks of the columns of files of rows as a whole, and the notes on them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, did_you_mean
+from recordmill.format.class_names import spelling_keys
+from recordmill.notes import Note
+from recordmill.option_checks import list_item, list_text
+from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import LABELS, quoted
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.odd_values import LIST, OddValue
+from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
+
+
+class ColumnAdvice(NamedTuple):
+    """Facts for advice on columns.
+
+    Attributes:
+      has_types: Whether --types and the options that scale numbers apply.
+      declared: Columns whose types options declare.
+      transformed: Columns whose values features do not hold unchanged.
+    """
+
+    has_types: bool = False
+    declared: Collection[str] = ()
+    transformed: Collection[str] = ()
+
+
+_CORRECT = "correct the input if the column holds numbers, dates or lists"
+_NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
+
+
+def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where: str) -> None:
+    """Raise ConfigError if --missing names a column that does not exist."""
+    for name, spelling in parser.missing:
+        if name is not None and name not in names:
+            raise ConfigError(
+                f"{option_name('missing', name)}={spelling}: no column {name!r} in"
+                f" {where}{did_you_mean(name, names)}: it has {quoted(names)}"
+            )
+
+
+def alike_name(name: str, names: Iterable[str]) -> str | None:
+    """Return another name that differs only by case, spaces or Unicode form; None without one."""
+    others = sorted({*names} - {name})
+    folded, *found = spelling_keys(pa.array([name, *others], pa.string()))
+    return next((one for one, text in zip(others, found, strict=True) if text == folded), None)
+
+
+def class_loss(names: Iterable[str]) -> str:
+    """Return a warning on columns to leave out whose names are those of classes, "" without."""
+    found = [name for name in names if name.lower() in LABELS]
+    verb = "holds" if len(found) == 1 else "hold"
+    return f"; if {quoted(found)} {verb} the classes, they are lost" if found else ""
+
+
+def unnamed_notes(names: Collection[str], user_columns: Iterable[str]) -> dict[str, Note]:
+    """Return notes on columns without a name, and on columns that pandas seems to have named.
+
+    names: of all columns.
+    """
+    notes = {}
+    if "" in names:
+        text = "a column without a name is ignored (pandas writes its index as such a column)"
+        notes["unnamed"] = Note("unnamed-column", text)
+    named = [name for name in user_columns if _NAMED_BY_PANDAS.fullmatch(name)]
+    if named:
+        text = (
+            f"{quoted(named)}: pandas gives such names to columns without one, such as its index;"
+            f" --drop-columns {shlex.quote(list_text(named))} leaves them out of records"
+        )
+        notes["named by pandas"] = Note("unnamed-column", text)
+    return notes
+
+
+def inference_notes(
+    fields: Iterable[pa.Field],
+    column_types: ColumnTypes,
+    advice: ColumnAdvice,
+    target: str | None,
+) -> dict[str, Note]:
+    """Return notes on columns whose values may not be read as they are meant.
+
+    target: name of the column of numbers to predict.
+    """
+    notes = {}
+    for field in fields:
+        name, item, found = field.name, list_item(field.name), column_types[field.name]
+        if found.odd is not None and field.type == pa.string() and name not in advice.declared:
+            more = _type_advice(found.odd, item) if advice.has_types else _CORRECT
+            notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
+        if (
+            found.equal is not None
+            and pa.types.is_floating(field.type)
+            and name not in advice.transformed
+        ):
+            more = f"--drop-columns {item} leaves them out"
+            if name == target:
+                more = "subtract a constant from them in the input"
+            elif advice.has_types:
+                more = (
+                    f"--zscore {item} or --minmax {item} scales them first, --types {item}=string"
+                    f" keeps all digits, and {more}"
+                )
+            notes[f"equal {name}"] = Note("numbers", f"{found.equal.describe(name)}: {more}")
+    return notes
+
+
+def _type_advice(odd: OddValue, item: str) -> str:
+    """Return advice on a column that an odd value makes text.
+
+    Args:
+      odd: The value.
+      item: Name of the column, as an item of a list on the command line.
+    """
+    if odd.every or odd.kind == LIST:
+        return f"{_CORRECT}; --types {item}=string keeps the text, without this note"
+    return (
+        f"--types {item}={odd.kind} rejects rows that do not fit, --types {item}=string keeps the"
+        " text"
+    )

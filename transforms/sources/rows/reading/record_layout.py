@@ -1,0 +1,168 @@
+"""Layout of records that are read from files of rows, and what a source adds to the rows."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.job.input_facts import ColumnRoles, InputFacts
+from recordmill.option_names import option_name
+from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.row_formats.reading.row_file import Rows
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.value_parsing import (
+    ValueParser,
+    type_mismatch,
+)
+from recordmill.transforms.sources.row_formats.where.conditions import RowFilter
+from recordmill.transforms.sources.rows.columns.record_columns import (
+    InvalidRows,
+    SystemColumns,
+    keys_of,
+)
+from recordmill.transforms.sources.rows.reading.row_cache import RowCache
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowLayout(Layout):
+    """Layout of the records, and how to read them from the files.
+
+    Attributes:
+      roles: Roles of the columns of the files.
+      written: Types of the user columns in the files.
+      label_lists: Column of lists of labels in the files, if there is one.
+      row_filter: Filter of --where.
+      kept: Cache of the rows that were read to infer the layout, if any.
+      class_names: {number as text: class}; None if labels are the classes.
+      from_path: Columns with a role that are in the names of folders, as KEY=VALUE, and not in the
+        files.
+      from_listing: {column: system column of the listing} of the columns with facts in paths.
+      held_in: Column with the files of the rows, if rows hold files.
+      typed: Columns with a role that are read with the types of the files, not as text.
+    """
+
+    roles: ColumnRoles
+    written: pa.Schema
+    label_lists: pa.Field | None = None
+    row_filter: RowFilter | None = None
+    kept: RowCache | None = None
+    class_names: Mapping[str, str] | None = None
+    from_path: tuple[str, ...] = ()
+    from_listing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    held_in: str | None = None
+    typed: tuple[pa.Field, ...] = ()
+
+    def read_names(self) -> set[str]:
+        """Return the names of the columns to read as text."""
+        typed = (field.name for field in self.typed)
+        return self.roles.named().difference(self.from_path, self.from_listing, typed)
+
+    def more_fields(self, named: Collection[str]) -> list[pa.Field]:
+        """Return the fields to read beside `written` and the columns `named`, read as text."""
+        lists = [] if self.label_lists is None else [self.label_lists]
+        compared = () if self.row_filter is None else self.row_filter.fields
+        lists = [*lists, *self.typed]
+        read = {*named, *self.written.names, *(field.name for field in lists)}
+        read.update(self.from_path, self.from_listing)  # they are not in the files
+        return [*lists, *(field for field in compared if field.name not in read)]
+
+
+class Attached(NamedTuple):
+    """The columns that a source adds to rows, and the rows that it rejects.
+
+    Attributes:
+      columns: Columns between the system columns and the user columns.
+      faults: Invalid rows, which are checked after a missing key.
+      unkeyed: Invalid rows that are checked before a missing key.
+      keys: Keys if no column has them, string[n]; by default FILE#ROW.
+    """
+
+    columns: Sequence[pa.Array] = ()
+    faults: Sequence[InvalidRows] = ()
+    unkeyed: Sequence[InvalidRows] = ()
+    keys: pa.Array | None = None
+
+
+class References(abc.ABC):
+    """Base of the references that the rows of one scan make.
+
+    Attributes:
+      content: Returns a hash of what a path refers to, as of `RepeatedRows`; None to compare paths.
+    """
+
+    content: Callable[[str], int] | None = None
+
+    def see(self, rows: Rows, file: File) -> None:
+        """Take note of rows before some of them are left out or rejected."""
+        del rows, file
+
+    @abc.abstractmethod
+    def attach(self, rows: Rows, layout: RowLayout, file: File, system: SystemColumns) -> Attached:
+        """Return the references of rows, as `RowSteps._attach`."""
+
+    def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
+        """Return the keys of rows, string[n]; null where there is none."""
+        del file
+        return keys_of(rows, roles)
+
+    @abc.abstractmethod
+    def end(self) -> ListingPart:
+        """Return the notes and the facts that the references give."""
+
+
+def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, facts: InputFacts) -> str | None:
+    """Return the part of the input that names the splits of rows, for messages; None without one.
+
+    Args:
+      inputs: Paths of the input.
+      roles: Roles of the columns.
+      facts: Facts in the paths of the files.
+
+    Raises:
+      ConfigError: Both a column and --input name splits, the column is missing, or only folders
+        below the top ones have names of splits.
+    """
+    if roles.split is None:
+        if facts.split_problem is not None:
+            raise ConfigError(facts.split_problem)
+        return facts.split_source
+    if any(one.split for one in inputs.paths):
+        raise ConfigError(
+            f"both {facts.split_source} and the column {roles.split!r} give the split: pass"
+            f" {option_name('split_from')} none to ignore the column, or leave the split out of"
+            f" {option_name('input')}"
+        )
+    return f"the column {roles.split!r}"
+
+
+def written_field(field: pa.Field, header: ColumnTypes, column_types: ColumnTypes) -> pa.Field:
+    """Return the field to read for a user column: text if its type is not the inferred one."""
+    found = column_types[field.name].field(field.name)
+    is_text = not header[field.name].types and found.type != field.type
+    return pa.field(field.name, pa.string()) if is_text else found
+
+
+def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser) -> Rows:
+    """Return rows with nulls for missing values, and user columns cast to their types."""
+    columns: dict[str, pa.Array] = {}
+    misfits: dict[int, str] = {}
+    written = {*layout.written.names}
+    for name in rows.columns.schema.names:
+        column = parser.mask_missing(name, rows.columns[name])
+        if name in written:
+            kind = layout.columns.field(name).type
+            if column.type != kind:
+                values, unfit = parser.cast_or_null(column, kind)
+                for row in np.flatnonzero(unfit).tolist():
+                    misfits.setdefault(row, type_mismatch(name, kind, column[row].as_py()))
+                column = parser.mask_missing(name, values)
+        columns[name] = column
+    return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)

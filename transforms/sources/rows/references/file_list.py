@@ -1,0 +1,250 @@
+"""Source of files named in listings: CSV, TSV, JSON lines or Parquet files with a row per file.
+
+One column holds the path: relative to the folder of the listing (or to `input_root`), absolute, or
+a URI. Other columns may hold label, split, group and key; the remaining ones are user columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.job.input_facts import ColumnRoles
+from recordmill.option_names import option_name
+from recordmill.storage.files import Location, shown
+from recordmill.storage.redaction import redact_uri
+from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.usual_columns import quoted
+from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, refuse_special
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import key_prefixes
+from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
+from recordmill.transforms.sources.files.path_rules import normal_path, parse_store
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.references import COLUMNS
+from recordmill.transforms.sources.row_formats.reading.row_file import Noun, Rows
+from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
+from recordmill.transforms.sources.rows.columns.record_columns import (
+    InvalidRows,
+    SystemColumns,
+    invalid_rows,
+)
+from recordmill.transforms.sources.rows.columns.row_options import UsualNames
+from recordmill.transforms.sources.rows.reading.record_layout import Attached, References, RowLayout
+from recordmill.transforms.sources.rows.references.path_stats import PathOptions, StatCache
+from recordmill.transforms.sources.rows.references.row_references import RowReferences
+from recordmill.transforms.sources.rows.references.unlisted import ListedPaths, segment_notes
+
+PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
+_NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
+_NOTHING = FileStat("", 0, 0)
+
+
+def is_listing(place: Location) -> bool:
+    """Return whether an input is a listing: an existing file with the extension of a table."""
+    is_table = format_of(place.name) not in (None, "tfrecord")
+    return is_table and place.exists() and not place.is_dir()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileList(PathOptions, RowReferences):
+    """Lists the files that listings name.
+
+    If the listings lie in different folders, keys begin with the names of these.
+
+    Args:
+      path: Path or URI of the listing, or several.
+      format: Format of its rows. A .txt file with a delimiter is read as CSV or TSV.
+      path_column: By default a column with a usual name (path, file, filename, image, ...).
+      segment_columns: Columns that distinguish rows with the same key, such as times of segments;
+        None if rows cannot be segments of files.
+    """
+
+    path: str | Inputs
+    path_column: str | None = None
+    segment_columns: tuple[str, ...] | None = None
+    _leading_fields: ClassVar[tuple[pa.Field, ...]] = tuple(COLUMNS)
+    _file_noun: ClassVar[Noun] = "listing"
+    _repeats: ClassVar[bool] = True
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        for place in self.places:
+            if format_of(place.name) in (None, "lines") and self.row_format.format == "auto":
+                raise ConfigError(
+                    "expected a listing in .csv, .tsv, .jsonl, .parquet, .arrow or .avro, or in"
+                    f" .txt with {option_name('delimiter')}, got {place}"
+                )
+        if self.input_root is not None:
+            Location.parse(self.input_root)
+        for store in self.stores:
+            parse_store(store)
+
+    @property
+    def inputs(self) -> Inputs:
+        return Inputs.of(self.path)
+
+    @property
+    def places(self) -> list[Location]:
+        """The listings."""
+        return [Location.parse(one.path) for one in self.inputs.paths]
+
+    @property
+    def row_format(self) -> RowFormat:
+        """Format of the rows, which the delimiter gives for a .txt file."""
+        if self.format.delimiter is None or self.format.format != "auto":
+            return self.format
+        if any(format_of(place.name) != "lines" for place in self.places):
+            return self.format
+        by_tab = self.format.delimiter in ("\t", "\\t", "tab")
+        return dataclasses.replace(self.format, format="tsv" if by_tab else "csv")
+
+    @property
+    def _usual(self) -> UsualNames:
+        return UsualNames(PATHS, ("label", "class"))
+
+    @property
+    def _main_column(self) -> str | None:
+        return self.path_column
+
+    @property
+    def _distinct(self) -> tuple[str, ...]:
+        return self.segment_columns or ()
+
+    @property
+    def _root_clause(self) -> str:
+        if self.input_root is not None:
+            return (
+                f"{option_name('input_root', self.input_root)}: name the folder or archive that"
+                " they are relative to"
+            )
+        return (
+            f"{self.places[0].parent}: if they are relative to another folder, or to an archive,"
+            f" name it with {option_name('input_root')}"
+        )
+
+    def _list(self) -> Iterator[ListingPart]:
+        self._check_root()
+        for place in self.places:
+            if not place.exists():
+                raise ConfigError(f"the listing {place} does not exist: check the path")
+            if place.is_dir():
+                raise ConfigError(f"expected a listing, but {place} is a folder")
+            refuse_special(place)
+        return super()._list()
+
+    def _check_root(self) -> None:
+        """Raise ConfigError for an `input_root` that is neither a folder nor a usable archive."""
+        if self.input_root is None:
+            return
+        root = Location.parse(self.input_root)
+        if what := compressed_tar(root.name):
+            raise ConfigError(f"{option_name('input_root', shown(root))} {what}")
+        if root.is_local and not root.is_dir() and not (is_archive(root.name) and root.exists()):
+            raise ConfigError(
+                f"{option_name('input_root', shown(root))} is neither a folder nor an archive"
+                " (.tar, .zip): check the path"
+            )
+
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+        roles = super()._roles(names)
+        if roles.main is None:
+            raise ConfigError(
+                f"found no column of paths in {self.inputs}: expected one of {', '.join(PATHS)}; it"
+                f" has {quoted([name for name in names if name not in roles.dropped])}; name the"
+                f" column with {option_name('path_column')}, or all columns with"
+                f" {option_name('columns')} if it has no header line"
+            )
+        return roles
+
+    def _references(self, layout: RowLayout) -> References:
+        return _NamedFiles(self, layout)
+
+
+class _NamedFiles(References):
+    """The files that the rows of listings name. Each distinct path is queried once."""
+
+    def __init__(self, listing: FileList, layout: RowLayout) -> None:
+        self._listing = listing
+        self._main = str(layout.roles.main)
+        self._users = [field.name for field in layout.columns]
+        roots = [listing.root_of(place) for place in listing.places]
+        self._prefixes: Mapping[Location, str] = key_prefixes(roots)
+        self._stats: dict[Location, StatCache] = {}
+        self._named = {root: ListedPaths(root) for root in roots}
+        self._normal: dict[str, str] = {}  # by path, of the rows that were seen last
+
+    def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
+        if roles.keys:
+            return super().keys(rows, roles, file)
+        paths = rows.columns[self._main].dictionary_encode()
+        prefix = self._prefixes[self._listing.root_of(Location.parse(file.path))]
+        names = [
+            prefix + normal_path(path) if path else None for path in paths.dictionary.to_pylist()
+        ]
+        return pa.array(names, pa.string()).take(paths.indices)
+
+    def see(self, rows: Rows, file: File) -> None:
+        paths = rows.columns[self._main].drop_null().unique()
+        root = self._listing.root_of(Location.parse(file.path))
+        self._normal = {path: normal_path(path) for path in paths.to_pylist()}
+        self._named[root].add(self._normal.values())
+
+    def attach(self, rows: Rows, layout: RowLayout, file: File, system: SystemColumns) -> Attached:
+        place = Location.parse(file.path)
+        root = self._listing.root_of(place)
+        paths = rows.columns[self._main].dictionary_encode()
+        distinct = [*paths.dictionary.to_pylist(), ""]
+        at = paths.indices.fill_null(len(distinct) - 1)  # int32[n], indices into `distinct`
+        if root not in self._stats:
+            self._stats[root] = self._listing.stats(place, "listing")
+        stated = zip(distinct, self._stats[root].stat(distinct), strict=True)
+        found = [one if path else _NO_PATH for path, one in stated]
+        files = [one if isinstance(one, FileStat) else _NOTHING for one in found]
+        keys = None
+        if layout.roles.key is None:
+            # Rejected paths may hold secrets, and go to rejects.jsonl.
+            names = (self._normal.get(path, path) for path in distinct)
+            shown_names = (
+                name if one.size else redact_uri(name)
+                for name, one in zip(names, files, strict=True)
+            )
+            prefix = self._prefixes[root]
+            keys = pa.array([prefix + name for name in shown_names], pa.string()).take(at)
+        columns = [
+            pa.array([one[number] for one in files], field.type).take(at)
+            for number, field in enumerate([*COLUMNS][-3:])
+        ]
+
+        def path_problem(row: int) -> RejectCause:
+            problem = found[at[row].as_py()]
+            assert isinstance(problem, RejectCause)
+            return problem
+
+        places = at.to_numpy()
+        pathless = np.array([one is _NO_PATH for one in found])[places]
+        unusable = np.array([isinstance(one, RejectCause) for one in found])[places]
+        return Attached(
+            columns,
+            [InvalidRows(unusable, path_problem)],
+            [
+                invalid_rows(
+                    rows, pathless, lambda row: f"no path in column {self._main!r}", named=False
+                )
+            ],
+            keys,
+        )
+
+    def end(self) -> ListingPart:
+        listing = self._listing
+        names = ", ".join(place.name for place in listing.places)
+        notes = segment_notes(self._users, names) if listing.segment_columns == () else []
+        for root, named in self._named.items():
+            archives = self._stats[root].archives if root in self._stats else ()
+            notes += named.notes(names, archives)
+        return ListingPart(notes=notes)

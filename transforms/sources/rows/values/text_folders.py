@@ -1,0 +1,365 @@
+"""Source of text files in a folder: a document is a file, or a line of a file."""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.format.file_content import HEAD, LFS_POINTER, identify
+from recordmill.job.input_facts import NO_FACTS, InputFacts
+from recordmill.notes import Note
+from recordmill.option_checks import check_options
+from recordmill.storage.files import Location, shown
+from recordmill.storage.input_files import read_file
+from recordmill.storage.members import archive_of
+from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource
+from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, check_paths
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.folders.folders import (
+    ARCHIVES,
+    SOUND_AND_VIDEO,
+    LabelledFile,
+    RejectedFile,
+    check_numbers,
+    layout_notes,
+    list_files,
+    may_be,
+    no_files_message,
+    walk_files,
+)
+from recordmill.transforms.sources.folders.number_labels import NumberLabels
+from recordmill.transforms.sources.folders.path_layout import (
+    LaidOutInput,
+    LayoutRules,
+    lay_out,
+    split_source,
+    unused_splits,
+)
+from recordmill.transforms.sources.folders.path_names import splits_in
+from recordmill.transforms.sources.folders.references import (
+    SectionCollector,
+    Unlabelled,
+)
+from recordmill.transforms.sources.folders.unused_splits import unused_notes
+from recordmill.transforms.sources.row_formats.reading.row_file import Origin
+from recordmill.transforms.sources.row_formats.reading.row_format import (
+    UTF8,
+    FileFormat,
+    RowFormat,
+    format_of,
+)
+from recordmill.transforms.sources.row_formats.text.json_lines import LINE, PlainLines
+from recordmill.transforms.sources.row_formats.text.text_encodings import (
+    NotTextError,
+    Utf16Error,
+    is_utf8,
+    to_utf8,
+)
+from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
+from recordmill.transforms.sources.rows.columns import content_keys
+from recordmill.transforms.sources.rows.columns.record_columns import (
+    ONLY_SPACE,
+    SYSTEM_COLUMNS,
+    TEXT_FIELDS,
+    is_only_space,
+    unreadable_rejects,
+)
+from recordmill.transforms.sources.rows.reading.row_sections import (
+    as_run_error,
+    iter_sections,
+    numbered_keys,
+    regroup,
+)
+
+Documents = Literal["file", "line"]
+
+# Extensions of files that are never text.
+_IMAGES = "avif bmp gif heic heif ico jpeg jpg png psd svg tif tiff webp"
+_DOCUMENTS = "doc docx epub odp ods odt pdf ppt pptx xls xlsx"
+_DATA = "arrow db feather h5 hdf5 mat npy npz onnx parquet pickle pkl pt pth sqlite tfrecord"
+_PROGRAMS = "a bin class dll dylib exe jar o pyc so wasm"
+_FONTS = "otf ttf woff woff2"
+NOT_TEXTS = tuple(
+    " ".join(
+        (_IMAGES, _DOCUMENTS, _DATA, _PROGRAMS, _FONTS, ARCHIVES, SOUND_AND_VIDEO, "bz2 xz zst")
+    ).split()
+)
+
+_NUMBER = "__number__"  # string: number to predict as text, a column of sections
+_BOM = b"\xef\xbb\xbf"
+_BEGIN = 64  # bytes of a document that are looked at first
+_UTF_16 = "not UTF-8: it looks like UTF-16, which --encoding utf-16 reads"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFolder(RowSource):
+    """Lists the text files of folders or patterns, whose folders give label and split.
+
+    input: path or URI of a folder or a pattern, or several of them, as of `FileTree`.
+    documents: whether a record is a file or a line. Blank lines are skipped. Spaces around a line
+      are part of the document, its line break is not.
+    encoding: of all files; a byte order mark is dropped.
+    unlabelled: whether to reject or keep files without label if folders give labels.
+    leave_out: extensions to skip (without dot, in lower case).
+    max_row_bytes: size above which a document is rejected.
+    labelled: whether folders give labels.
+    numbers: converts labels to numbers to predict; None if labels are classes.
+    """
+
+    input: str | Inputs
+    documents: Documents = "file"
+    encoding: str = UTF8
+    unlabelled: Unlabelled = "reject"
+    leave_out: tuple[str, ...] = NOT_TEXTS
+    max_row_bytes: int = RowFormat.max_row_bytes
+    labelled: bool = True
+    numbers: NumberLabels | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self, self._check_together)
+
+    def _check_together(self) -> None:
+        check_paths(self.input)
+        self._shape  # noqa: B018, it validates the encoding
+
+    @property
+    def unique_keys(self) -> bool:
+        """True, because keys are paths, or numbered where documents are equal."""
+        return True
+
+    @property
+    def keyed_by_content(self) -> bool:
+        """True for a document per line; otherwise the key is the path of the file."""
+        return self.documents == "line"
+
+    def content_hashes(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return a hash of each document: binary(16)[n]."""
+        return content_keys.content_hashes(rows, ValueParser())
+
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the files, or sections of them.
+
+        Raises:
+          ConfigError: there is no such folder, it has no usable file, or no path gives a number.
+        """
+        check_numbers(self._laid_out, self.numbers)
+        for part in self._scan():
+            if self.numbers is not None and part.rows is not None:  # it is not a class
+                rows = part.rows.append_column(_NUMBER, part.rows[batch.LABEL])
+                none = pa.nulls(len(rows), pa.string())
+                part = dataclasses.replace(part, rows=batch.set_column(rows, batch.LABEL, none))
+            yield part
+
+    def _scan(self) -> Iterator[ListingPart]:
+        """Yield the files, or sections of them, with the labels of their paths."""
+        found = SectionCollector()
+        files = named = 0
+        unused = unused_splits(self._laid_out)
+        for one in walk_files(
+            self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out, unused=unused
+        ):
+            if isinstance(one, SkippedPath):
+                found.filter(one)
+            elif isinstance(one, RejectedFile):
+                if self.documents == "line" and one.reject.reason is Reason.EMPTY:
+                    found.filter(SkippedPath("empty"))  # it has no line
+                    continue
+                found.add_reject(one.reject, one.label if self.numbers is None else None)
+            else:
+                files += 1
+                named += bool(splits_in(one.file.key.rpartition("/")[2]))
+                yield from self._list(one, found)
+            if found.full:
+                yield found.take()
+        yield found.take()
+        splits = split_source(self._laid_out)
+        notes = [*layout_notes(self._laid_out, labelled=self.labelled), *unused_notes(unused)]
+        if self.documents == "file" and named == files > 0 and splits is None:
+            text = (
+                f"all {files} text files have names of splits, but each file is one document:"
+                " --documents line makes a document of each line, and takes the split from the"
+                " name of the file"
+            )
+            notes.append(Note("splits", text))
+        if not found.totals["rows"]:
+            raise ConfigError(no_files_message(Inputs.of(self.input), found))
+        labelled = any(one.layout.labels is not None for one in self._laid_out)
+        yield ListingPart(notes=notes, facts=InputFacts(split_source=splits, labelled=labelled))
+
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> Layout:
+        """Return the layout of the documents."""
+        del parts, keep
+        fields = TEXT_FIELDS if self.numbers is None else (*TEXT_FIELDS, self.numbers.field)
+        return Layout(
+            columns=pa.schema(fields),
+            labelled=self.numbers is None and facts.labelled,
+            grouped=Inputs.of(self.input).group_from is not None,
+            split_source=facts.split_source,
+        )
+
+    def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
+        """Yield the documents of a part of the listing.
+
+        Raises:
+          ChangedInputError: a file has changed since it was listed.
+        """
+        del layout
+        if self.numbers is not None:
+            sections = batch.set_column(sections, batch.LABEL, sections[_NUMBER])
+        parts = [self._files(sections)] if self.documents == "file" else self._lines(sections)
+        if self.numbers is None:
+            return regroup(parts)
+        return regroup(self.numbers.convert_part(part, where="its path") for part in parts)
+
+    @functools.cached_property
+    def _laid_out(self) -> tuple[LaidOutInput, ...]:
+        file_names = self._file_names if self.documents == "line" else None
+        rules = LayoutRules(
+            skip=skipped_among_media,
+            file_names=file_names,
+            labelled=self.labelled,
+            archived=functools.partial(may_be, leave_out=self.leave_out),
+        )
+        found = lay_out(Inputs.of(self.input), rules)
+        _refuse_rows(found)
+        return found
+
+    def _file_names(self, root: InputRoot) -> Iterator[str]:
+        for one in list_files(root, depth=0):
+            if isinstance(one, File) and may_be(one.key, self.leave_out):
+                yield one.key
+
+    @functools.cached_property
+    def _shape(self) -> FileFormat:
+        row_format = RowFormat(
+            format="lines", encoding=self.encoding, max_row_bytes=self.max_row_bytes
+        )
+        return row_format.resolve("")
+
+    def _open(self, file: File) -> PlainLines:
+        place = Location.parse(archive_of(file.path))
+        origin = Origin(place=place, path=file.path, size=file.size, mtime=file.mtime)
+        return PlainLines(origin, self._shape)
+
+    def _list(self, member: LabelledFile, found: SectionCollector) -> Iterator[ListingPart]:
+        file, label, split, group, _ = member
+        if self.documents == "file":
+            if file.size > self.max_row_bytes:
+                found.reject(file.key, self._too_large(file.size))
+                return
+            if not found.has_room(file.size):
+                yield found.take()
+            found.add(*file, 0, file.size, 1, label=label, split=split, group=group)
+            found.bytes += file.size
+            return
+        try:
+            for section in self._open(file).sections(limits.PART_BYTES):
+                if not found.has_room(section.size):
+                    yield found.take()
+                found.add_section(file, section, label=label, split=split, group=group)
+        except RecordError as error:
+            found.reject(file.key, RejectCause(error.reason, error.detail))
+        except Utf16Error:
+            found.reject(file.key, RejectCause(Reason.BAD_VALUE, _UTF_16))
+        except NotTextError as error:
+            found.reject(file.key, RejectCause(Reason.BAD_VALUE, error.detail))
+
+    def _files(self, sections: pa.RecordBatch) -> ListingPart:
+        texts, at, rejects = [], [], []
+        for row, listed in enumerate(sections.to_pylist()):
+            try:
+                data = read_file(
+                    listed[batch.PATH], size=listed[batch.SIZE], mtime=listed[batch.MTIME]
+                )
+                texts.append(self._text(data))
+                at.append(row)
+            except RecordError as error:
+                rejects.append(Reject(listed[batch.KEY], "read", error.reason, error.detail))
+        kept = sections.take(pa.array(at, pa.int64()))
+        arrays = [*(kept[name] for name in SYSTEM_COLUMNS), pa.array(texts, pa.string())]
+        rows = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
+        return ListingPart(rows=rows if at else None, rejects=rejects)
+
+    def _lines(self, sections: pa.RecordBatch) -> Iterator[ListingPart]:
+        wanted = pa.schema([pa.field(LINE, pa.string())])
+        for file, section, listed in iter_sections(sections):
+            with as_run_error(file):
+                for rows in self._open(file).read(section, wanted, (LINE,)):
+                    count = len(rows.columns)
+                    given = [
+                        pa.repeat(pa.scalar(listed[name], pa.string()), count)
+                        for name in SYSTEM_COLUMNS[1:]
+                    ]
+                    keys = numbered_keys(rows, [file.key])
+                    arrays = [keys, *given, rows.columns[LINE]]
+                    found = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
+                    blank = is_only_space(rows.columns[LINE])
+                    rejects = [
+                        Reject(key, "read", *ONLY_SPACE) for key in keys.filter(blank).to_pylist()
+                    ]
+                    yield ListingPart(
+                        rows=found.filter(pc.invert(blank)) if rejects else found,
+                        rejects=[*unreadable_rejects(rows, [file.key]), *rejects],
+                    )
+
+    def _text(self, data: bytes) -> bytes:
+        """Return a document as UTF-8. Raises RecordError."""
+        encoding = self._shape.encoding
+        if encoding != UTF8:
+            data = to_utf8(data, encoding)
+        data = data.removeprefix(_BOM)
+        if not data:
+            raise RecordError(*EMPTY)
+        if data.startswith(LFS_POINTER):
+            raise RecordError(Reason.BAD_VALUE, str(identify(data[:HEAD])))
+        utf_16 = encoding == UTF8 and _looks_like_utf_16(data)
+        if not is_utf8(data) or utf_16:
+            content = identify(data[:HEAD])
+            if content is not None and content.kind != "text":
+                raise RecordError(Reason.BAD_VALUE, str(content))
+            why = f"not {encoding.upper()}: name the encoding with --encoding"
+            raise RecordError(Reason.BAD_VALUE, _UTF_16 if utf_16 else why)
+        if b"\0" in data:
+            raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
+        # A copy of a whole document is decoded only if its beginning is white space.
+        if not data[:_BEGIN].decode(errors="ignore").strip() and not data.decode().strip():
+            raise RecordError(*ONLY_SPACE)
+        return data
+
+    def _too_large(self, size: int) -> RejectCause:
+        why = f"a document of {size} bytes, more than --max-row-bytes {self.max_row_bytes}"
+        return RejectCause(Reason.TOO_LARGE, why)
+
+
+def _refuse_rows(laid_out: Iterable[LaidOutInput]) -> None:
+    """Raise ConfigError for files of rows in archives, which are no documents."""
+    for one in laid_out:
+        if one.archives is None:
+            continue
+        for key in one.archives.all_keys():
+            if format_of(key.rpartition("/")[2]) not in (None, "lines"):
+                raise ConfigError(
+                    f"{one.root.given} holds a file of rows, {shown(key)}, which is not read from"
+                    " an archive: unpack it, and pass the files of rows, or pack only text files"
+                )
+
+
+def _looks_like_utf_16(data: bytes) -> bool:
+    """Return whether text is UTF-16: by its byte order mark, or by zeros in every other byte."""
+    some = data[: 2 * _BEGIN]
+    return data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or (
+        len(data) % 2 == 0 and 0 in (max(some[::2]), max(some[1::2]))
+    )

@@ -1,0 +1,113 @@
+"""Source of text rows: a document per row of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.errors import ConfigError, Reason
+from recordmill.job.input_facts import ColumnRoles
+from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import quoted
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.row_formats.reading.row_file import Rows
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.rows.columns.record_columns import (
+    TEXT,
+    TEXT_FIELDS,
+    InvalidRows,
+    empty_as_null,
+    invalid_rows,
+    is_null,
+    is_only_space,
+)
+from recordmill.transforms.sources.rows.columns.row_options import UsualNames
+from recordmill.transforms.sources.rows.reading.record_layout import Attached, RowLayout
+from recordmill.transforms.sources.rows.values.record_rows import RecordRows
+
+_TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
+          "tweet", "description", "title")  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRows(RecordRows):
+    """Lists the sections of files of rows and reads documents from them.
+
+    text_column: by default a column with a usual name (text, sentence, message, ...), or else the
+      only column without another role.
+    text_columns: columns of texts, if a record has several; they keep their names.
+    """
+
+    text_column: str | None = None
+    text_columns: tuple[str, ...] = ()
+
+    def _record_fields(self, roles: ColumnRoles, column_types: ColumnTypes) -> list[pa.Field]:
+        *system, text = TEXT_FIELDS
+        texts = [text.with_name(name) for name in self.text_columns] or [text]
+        return [*system, *texts, *self._place_fields(roles)]
+
+    @property
+    def _usual(self) -> UsualNames:
+        return UsualNames(_TEXTS, alone=True)
+
+    @property
+    def _main_column(self) -> str | None:
+        return self.text_column
+
+    @property
+    def _consumed_columns(self) -> tuple[str, ...]:
+        return self.text_columns
+
+    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+        roles = super()._roles(names)
+        if self.text_columns:
+            return dataclasses.replace(roles, main=None)
+        if roles.main is None:
+            raise ConfigError(
+                f"found no column of texts in {self.input}: expected one of the names"
+                f" {', '.join(_TEXTS)}; it has {quoted(names)}; name the column with"
+                f" {option_name('text_column')}"
+            )
+        return roles
+
+    def _user_fields(
+        self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
+    ) -> list[pa.Field]:
+        reserved = [name for name in self.text_columns if name.startswith("__")]
+        if reserved:
+            raise ConfigError(
+                f"{option_name('text_columns', reserved[0])}: starts with two underscores, which is"
+                " reserved for system columns: rename it"
+            )
+        if TEXT in user_columns and not self.text_columns:
+            raise ConfigError(
+                f"{self.input} has a column {TEXT!r} beside the text column {roles.main!r}, but the"
+                f" text feature has that name: drop it with {option_name('drop_columns', TEXT)}, or"
+                " rename it"
+            )
+        return super()._user_fields(user_columns, column_types, roles)
+
+    def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
+        del files
+        names = self.text_columns or (str(layout.roles.main),)
+        texts = [empty_as_null(rows.columns[name]) for name in names]
+        faults = (_blank_rows(rows, text, name) for name, text in zip(names, texts, strict=True))
+        return Attached(texts, [*itertools.chain.from_iterable(faults)])
+
+
+def _blank_rows(rows: Rows, text: pa.Array, name: str) -> list[InvalidRows]:
+    """Return the rows without a text in a column."""
+
+    return [
+        invalid_rows(rows, is_null(text), lambda row: f"no text in column {name!r}", Reason.EMPTY),
+        invalid_rows(
+            rows,
+            np.asarray(is_only_space(text)),
+            lambda row: f"only white space in column {name!r}",
+            Reason.EMPTY,
+        ),
+    ]
