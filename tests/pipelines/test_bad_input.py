@@ -461,7 +461,7 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("images", "photos.tar.gz", "photos.tar.gz is a compressed tar"),
         ("images", "a.tfrecord", "no usable record in"),
         ("images", "coco.json", "coco.json is a JSON document: pass annotations as --annotations"),
-        ("images", "a.pdf", "a.pdf has an extension of files that this command"),
+        ("images", "a.pdf", "a.pdf has an extension of files that this data type"),
         ("images", "a.svg", "a.svg is an SVG, which is not a raster image: convert it to pixels"),
         ("video", "a.zip", "a.zip cannot be read: it is not a zip file"),
         ("arrays", "a.zip", "a.zip cannot be read: it is not a zip file"),
