@@ -68,7 +68,7 @@ _TIMES = 10  # the larger number of rows of `--scale` and of `--wide` over the o
 _WIDE_ROWS, _COLUMNS = 1_000, 3_000
 _WIDE_PEAK = 1  # GiB, of a wide table, at most
 _FILES, _ROWS_A_FILE = 3_000, 50
-_FILE_BAR = 0.4  # ms of CPU for each further small file, at most
+_FILE_BAR = 0.4  # maximum CPU time in ms for each further small file
 
 # What was asked for.
 _LEAST = 1_000_000  # rows; with fewer, starting Python and its libraries is much of it

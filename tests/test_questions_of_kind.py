@@ -39,7 +39,7 @@ def classes() -> dict[str, ast.ClassDef]:
 
 @functools.cache
 def source_classes() -> dict[str, ast.ClassDef]:
-    """Return the classes that list inputs, and the two that several of them share."""
+    """Return the classes that list inputs, and two classes that several of them use."""
     some = {name: node for name, node in classes().items() if "Protocol" not in bases_of(node)}
     found = {name for name, node in some.items() if "scan" in {*map(name_of, node.body)}}
     while more := {name for name, node in some.items() if bases_of(node) & found} - found:

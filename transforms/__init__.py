@@ -22,7 +22,7 @@ A whole pipeline, from a folder of images to a published dataset::
             | Publish()
         )
 
-The commands are built of the same transforms (`pipelines/jobs/road.py`). Batches that a pipeline
+The commands are built from the same transforms (`pipelines/jobs/road.py`). Batches that a pipeline
 makes itself enter with `StageBatches` in place of `Read`; `ReadBatches` leads back to batches in
 memory.
 """

@@ -41,7 +41,7 @@ class _ReadFiles(ReadStep):
     """The base of the steps that read files, such as images.
 
     The input is a folder with `class/...` or `split/class/...`, a glob pattern, a file, an archive,
-    a listing (a CSV, TSV, JSONL or Parquet file that names files), or tables that hold the files.
+    a listing (a table, such as a CSV or Parquet file, that names files), or tables that hold files.
 
     Args:
       label_column: Column of a listing or table with the class of a file. Default: `label` or

@@ -40,7 +40,7 @@ class Group:
 
     @property
     def topic(self) -> str:
-        """The word by which `--help` finds the group."""
+        """Name of the group as a topic of `--help`."""
         return self.title.split()[0].strip(",").lower()
 
 

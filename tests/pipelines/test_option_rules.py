@@ -1,4 +1,4 @@
-"""Each rule on options that go together is seen refusing and not refusing."""
+"""Each rule for combinations of options refuses its cases, and accepts the others."""
 
 import copy
 import importlib
@@ -32,7 +32,7 @@ def defaults(command: str) -> Any:
 
 
 def another(term: Any) -> Any:
-    """Return a value of an option with which a rule concerns it."""
+    """Return a value of an option to which a rule applies."""
     one = term.option
     if term.values:
         text = term.values[0].replace("repeat:*", "repeat:0.1").replace("[0-9]*", "3")
@@ -48,7 +48,7 @@ def another(term: Any) -> Any:
 
 
 def with_values(config: Any, *terms: Any) -> Any:
-    """Return a config in which options are given, without the checks of their values."""
+    """Return a config with given options, without checks of their values."""
     config = copy.copy(config)
     for term in terms:
         one, value = term.option, another(term)
@@ -62,7 +62,7 @@ def with_values(config: Any, *terms: Any) -> Any:
 
 
 def pairs():
-    """Yield (rule, command, option, other), each option with each other of its rule."""
+    """Yield (rule, command, option, other) for each pair of options of a rule."""
     for number, rule in enumerate(rules.RULES):
         for command, config in CONFIGS.items():
             if rule.of and command not in rule.of.split():

@@ -273,7 +273,7 @@ class AudioFileEncoder(AudioEncoder):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioClipEncoder(AudioEncoder):
-    """Encoder of the rows of `AudioClips`, whose samples are in staged files."""
+    """Encoder of clips of audio files, whose samples are in staged files."""
 
     def _sounds(self, rows: pa.RecordBatch) -> Iterator[Sound | RecordError]:
         yield from read_clips(rows)

@@ -154,7 +154,7 @@ def places(
     Args:
       files: Keys of the files.
       numbers: Row numbers, int64[n].
-      file_of: Index of the file of each row, int32[n]; None if all are of the first one.
+      file_of: Index of the file of each row, int32[n]; None if all rows are in the first file.
     """
     codes = np.zeros(len(numbers), np.int32) if file_of is None else file_of
     column = pa.DictionaryArray.from_arrays(codes, pa.array(files))

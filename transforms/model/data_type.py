@@ -385,7 +385,7 @@ class DataType:
     shaping: {option: value} that identifies a run, for options whose own value does not, such as
       the hash of a file instead of its path.
     unit: name of a record in the ledger, if a record is not an input, such as a chunk or a window.
-    shape: of the input, if it consists of files.
+    shape: shape of the input, if it consists of files.
     of_objects: whether classes are those of objects in records; then the source renames them.
     """
 

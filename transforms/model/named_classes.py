@@ -41,7 +41,8 @@ def check_names(
     It is an error if no name is that of a class, or if a name differs from that of a class by its
     spelling alone, unless the option names this class, too.
 
-    option: as it is typed. names: {name as given: name as it is compared}. noun: what has classes.
+    option: as it is typed. names: {name as given: name as it is compared}. noun: of the items that
+      have classes.
     unchanged: classes that a name may be a spelling of, because the option gives them this name.
     elsewhere: names of other options, which decide on the other spellings of a class.
     """

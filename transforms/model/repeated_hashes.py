@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from recordmill.transforms.model import batch
 
-_MOST_HASHES = 1 << 24  # held at a time
+_MOST_HASHES = 1 << 24  # hashes in memory at a time
 
 
 def repeated_hashes(read: Callable[[], Iterable[pa.Array]]) -> batch.UInt64Array:
     """Return the hashes of texts that occur more than once, ascending: uint64[k].
 
-    read: yields string[n], the same ones every time. It is called again if there are many.
+    Args:
+      read: Yields the texts, string[n]. It is called again if there are many, and must then yield
+        the same texts.
     """
     passes = 1
     while True:
@@ -29,7 +31,7 @@ def repeated_hashes(read: Callable[[], Iterable[pa.Array]]) -> batch.UInt64Array
 def _repeated_of_pass(
     read: Callable[[], Iterable[pa.Array]], number: int, passes: int
 ) -> batch.UInt64Array | None:
-    """Return the repeated hashes of one of `passes` ranges, None if it has too many hashes."""
+    """Return the repeated hashes of a range, one of `passes`; None if it has too many hashes."""
     seen = repeated = np.zeros(0, np.uint64)
     held: list[batch.UInt64Array] = []
     count = 0

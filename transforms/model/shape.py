@@ -1,4 +1,4 @@
-"""The shape of an input: what a record is in it, and where the data of the record is."""
+"""The shape of an input: the unit that is a record, and the location of its data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 Payload = Literal["self", "named", "held", "placed", "values", "document"]
 
-# Nouns for inputs, by where the data of a record is.
+# Nouns for inputs, by payload.
 NOUNS: Mapping[Payload, str] = {
     "self": "files in folders",
     "named": "listings (CSV, TSV, JSONL, Parquet)",
@@ -22,10 +22,11 @@ class Shape(NamedTuple):
     """Shape of an input.
 
     Attributes:
-      rows: What a record is in the input.
-      payload: Where its data is: the file itself; a file that a row names; in a row, or at a place
-        in a TFRecord file; the values of a row; or a document.
-      column: Column of tables that hold files.
+      rows: Unit of the input that is a record.
+      payload: Location of the data of a record. self: the file itself. named: a file that a row
+        names. held: a value in a row. placed: a range of a TFRecord file. values: the values of a
+        row. document: a text file.
+      column: Column with the files, of tables that hold files.
     """
 
     rows: Literal["file", "table", "record"]

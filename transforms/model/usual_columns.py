@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
-# Begin the names of columns with facts of paths, which users do not know as columns.
+# Prefixes of columns with facts of paths, which are not columns of the user's files.
 OF_PATHS = ("--label-from ", "--group-from ")
 
 

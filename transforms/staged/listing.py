@@ -172,7 +172,7 @@ def layout_of(source: Source, listing: Listing, staging: Staging, *, keep: bool 
 
 @dataclasses.dataclass(frozen=True)
 class _ListedParts:
-    """The rows of a listing, read again by each iteration."""
+    """Rows of a listing; each iteration reads them again."""
 
     listing: Listing
     staging: Staging

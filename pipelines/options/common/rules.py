@@ -1,8 +1,8 @@
-"""Rules on options that go together: one table, which one loop checks and docs/options.md lists.
+"""Table of the rules for combinations of options, which `check` applies and docs/options.md lists.
 
-A rule names options as they are typed, without dashes: `label-map`, `label-type=int|float` for some
-values, or `@rows` for the options of a topic of the help; `-encoding` leaves one out. It applies to
-commands that have these options.
+A rule names options without leading dashes: `label-map`, `label-type=int|float` for certain values,
+or `@rows` for the options of a help topic, of which `-encoding` excludes one. A rule applies to the
+commands that have its options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recordmill.pipelines.options.data_types import DATA_TYPES
 from recordmill.pipelines.options.option_text import option_text
 from recordmill.transforms.model.shape import NOUNS, Payload
 
-# Remedies for options that do not apply to an input, by where the data of its records is.
+# Remedies for options that do not apply to an input, by its payload.
 _REMEDIES: Mapping[Payload | None, str] = {
     "self": ", or pass a listing as --input",
     "document": ", or add --format if they hold rows",
@@ -30,15 +30,15 @@ class Rule(NamedTuple):
     """A condition on an option that is given.
 
     Attributes:
-      options: Options to which it applies, each alone.
+      options: Options to which the rule applies, one at a time.
       kind: needs: one of `others` must be given. excludes: none of them may. only: the input must
         have one of `shapes`. never: the option has no meaning for a data type.
       others: Other options.
-      unless: An option with which the rule does not apply.
-      why: End of the message, before the remedy.
+      unless: Option that suspends the rule if it is given.
+      why: Reason in the message, before the remedy.
       of: Data types; empty for all.
-      shapes: Shapes of the input; empty if the rule does not depend on it.
-      found: Whether the input may stand for one of `others`, as records that hold boxes do.
+      shapes: Payloads of the input; empty if the rule does not depend on the input.
+      found: Whether the input may replace one of `others`, as records that hold boxes do.
     """
 
     options: str
@@ -51,9 +51,12 @@ class Rule(NamedTuple):
     found: bool = False
 
     def concerns(self, command: str | None, shape: Payload | None, *, seen: bool) -> bool:
-        """Return whether the rule is to be checked now: for options alone, or for an input.
+        """Return whether a check of the options alone, or of an input, includes the rule.
 
-        seen: whether it is known what the input gives; only of records is it known later.
+        Args:
+          command: Data type.
+          shape: Payload of the input; None to check the options alone.
+          seen: Whether the contents of records are known, which are read after the first check.
         """
         if (self.of and command not in self.of.split()) or (shape is None) == self.of_input:
             return False
@@ -92,7 +95,7 @@ _ALL_FEATURES = "which makes all features"
 _WINDOWS = "compares records by their content, but windows of a series share rows"
 
 RULES: tuple[Rule, ...] = (
-    # Options that a data type does not have.
+    # Options that never apply to a data type.
     _never("key-column", "sensor", "gives keys to rows, and windows have keys of their own"),
     _never("conflicts", "sensor", "decides between rows of one key, and windows have keys of"
            " their own"),
@@ -259,15 +262,18 @@ def check(
     where: object = "",
     found: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise ConfigError for the first rule that is broken.
+    """Check the options against the rules.
 
     Args:
       config: The options.
-      shape: Shape of the input. If it is given, the rules that depend on the input are checked,
+      shape: Payload of the input. If it is given, the rules that depend on the input are checked,
         otherwise all others.
       where: The input, for messages.
-      found: {option: name} of what records give, as if the option were given. If it is given, the
-        rules that depend on it are checked.
+      found: {option: noun} of the contents of records that replace options. If it is given, the
+        rules that depend on these contents are checked.
+
+    Raises:
+      ConfigError: A rule is broken; the message is that of the first one.
     """
     declared = {one.key: one for one in options_of(type(config)).values()}
     command, gives = _COMMANDS.get(type(config).__name__), found or {}
@@ -300,7 +306,7 @@ def check(
 
 
 def fitting(rule: Rule, *shapes: Payload | None) -> str:
-    """Return nouns for the shapes that a rule allows, of commands that read one of `shapes`."""
+    """Return nouns for the payloads that a rule allows, of commands that read one of `shapes`."""
     kinds = {one in _TEXTS for one in shapes}
     return either(
         noun
@@ -310,7 +316,7 @@ def fitting(rule: Rule, *shapes: Payload | None) -> str:
 
 
 def offered(config_class: type) -> list[Option]:
-    """Return the options that help and job files show: all but those that never apply."""
+    """Return the options that help and job files show: all except those that never apply."""
     declared = {one.key: one for one in options_of(config_class).values()}
     command = _COMMANDS.get(config_class.__name__)
     never = {
@@ -324,7 +330,7 @@ def offered(config_class: type) -> list[Option]:
 
 
 def terms(text: str, declared: Mapping[str, Option]) -> list[_Term]:
-    """Return the options that a rule names, of those that are declared."""
+    """Return those of the declared options that a rule names."""
     words = text.split()
     without = {one[1:] for one in words if one[0] == "-"}
     found = []

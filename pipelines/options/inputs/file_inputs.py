@@ -32,7 +32,7 @@ def check_record_bytes(flag: str, size: int) -> None:
 
 
 class MediaFiles(NamedTuple):
-    """The source of the files of an input, its shape, and the source again if it is of records."""
+    """Source of the files of an input, and its shape; `records`: the source of TFRecord files."""
 
     source: Source
     shape: Shape
@@ -49,7 +49,7 @@ def files_of(
     raw: Files | None = None,
     companions: Sequence[Companion] = ("sidecars", "tables"),
 ) -> MediaFiles:
-    """Return the files of --input.
+    """Return the source of the files of --input.
 
     Args:
       config: The options.
@@ -105,7 +105,7 @@ class PathLabels(TypedDict):
 
 
 def path_labels(config: CommonConfig, *, labelled: bool = True) -> PathLabels:
-    """Return the arguments of a source for labels of paths. labelled: whether paths give labels."""
+    """Return the arguments of a source for labels of paths. labelled: whether paths have labels."""
     numbers = None
     if labelled and config.number_type is not None:
         numbers = NumberLabels(label_type=config.number_type, unlabelled=config.unlabelled)

@@ -92,7 +92,7 @@ def records_of(
                 " with recordmill images"
             )
     columns = columns_of(config, kind="media")
-    # What the input itself gives.
+    # Contents of the input that replace options.
     found = {} if columns["key_column"] is None else {"key-column": "the index"}
     if raw == "images" and form is None and first is not None and first.is_compressed:
         rules.check(config, shape="placed", where=config.inputs, found=found)

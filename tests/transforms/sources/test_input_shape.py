@@ -1,4 +1,4 @@
-"""What an input is, by its names and contents, for every data type."""
+"""The shape of an input is recognised by names and contents, for every data type."""
 
 import pathlib
 

@@ -137,12 +137,12 @@ class AnnotatedFiles:
     def _open(self) -> tuple[PathMatcher, Iterator[ListingPart]]:
         """Return the matcher of the annotations, and the files.
 
-        If no image matches a file of annotations, and these are all in one folder, names are
-        compared without it. The files are held in memory until one matches.
+        If no image matches an annotation, and all annotations are in one folder, names are compared
+        without this folder. Parts of the listing are held in memory until an image matches.
 
         Raises:
-          ConfigError: images match only without the folder, whose name is not a usual one for
-            annotations: it may be one of several classes.
+          ConfigError: Images match only without the folder, and its name is not a usual one for
+            annotations. It may be one of several classes.
         """
         annotations = self.open_annotations()
         matcher, files = self._matcher(annotations), self.files.scan()
@@ -219,8 +219,11 @@ class AnnotatedFiles:
 class AnnotatedRows(NamedTuple):
     """Rows of images, and their annotations.
 
-    columns: annotations of the rows. blank: bool[n], the rows without annotations. faults: {row:
-    what is invalid}.
+    Attributes:
+      rows: Rows of images.
+      columns: Annotations of the rows.
+      blank: Whether a row has no annotations, bool[n].
+      faults: {row: problem of its annotations}.
     """
 
     rows: pa.RecordBatch
@@ -239,10 +242,10 @@ class AnnotatedRows(NamedTuple):
         """Yield the rows with their annotations, and rejects.
 
         Args:
-          objects: Labels the images.
+          objects: Labels of the images by their objects.
           unannotated: Whether to reject, keep or drop images without annotations.
-          why: Returns why an image without annotations is rejected, given its key.
-          keep: Option that decides about such images.
+          why: Returns the reason to reject an image without annotations, given its key.
+          keep: Name of the option for such images, for messages.
         """
         found = {**objects.faults(self.columns), **self.faults}
         faults = {row: RejectCause(Reason.BAD_VALUE, text) for row, text in found.items()}
@@ -267,7 +270,7 @@ class AnnotatedRows(NamedTuple):
 
 
 def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:
-    """Yield key and path of images; of members of archives with slashes only."""
+    """Yield the keys and paths of images. Members of archives have paths with slashes only."""
     keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
     return zip(keys, (path.replace(MARK, "/") for path in paths), strict=True)
 
@@ -282,7 +285,7 @@ def _paths_of(part: ListingPart) -> Iterator[str]:
 def _without_own(listed: ListingPart, annotations: AnnotationReader) -> ListingPart:
     """Return a part without the files of the annotations, such as masks among the images.
 
-    Of rejects, they are unlabelled files, which need no label.
+    Such files may be in the rows, or among the rejects that have no label.
     """
     rejects = [
         one

@@ -1,4 +1,4 @@
-"""Annotations of many images, which are read by their numbers."""
+"""Readers of the annotations of many images, by their indices."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from recordmill.transforms.model.annotations import Annotated, Indices
 class AnnotationReader(abc.ABC):
     """Reader of the annotations of many images.
 
-    names: of the images, unique; each is the end of a path, without extension if `by_stem`.
-    rejects: annotations that belong to no image.
-    notes: remarks for the user, sentences without a full stop.
-    classes: in the order of their numbers.
-    suffixes: possible ends of the stem of an image, and of its name instead, as ("", "_mask").
-    folder: that all names begin with, None without one. folder_is_known: its name says that it
-      holds the annotations.
-    paths: of the files of annotations if they may be among the images, which then leave them out.
-    keys: of these files among the images, if both are listed from the same place.
+    Attributes:
+      names: Unique names of the images; each is the end of a path.
+      rejects: Annotations that belong to no image.
+      notes: Remarks for the user, sentences without a full stop.
+      classes: Classes in the order of their numbers.
+      by_stem: Whether names have no extension.
+      suffixes: Pairs such as ("", "_mask"): end of the stem of an image, and the end of the name of
+        its annotations in place of it.
+      folder: Folder with which all names begin, if there is one.
+      folder_is_known: Whether the name of the folder is a usual one for annotations.
+      paths: Paths of the files of annotations if they may be among the images, to leave them out.
+      keys: Keys of these files among the images, if both are listed from the same place.
     """
 
     names: Sequence[str]
@@ -57,7 +60,9 @@ class AnnotationReader(abc.ABC):
 class AnnotationTable(AnnotationReader):
     """Annotations that are in memory, such as those of COCO or of a folder of masks.
 
-    table: a row per image. faults: {row: what is invalid}.
+    Attributes:
+      table: A row per image.
+      faults: {row: problem of its annotations}.
     """
 
     table: pa.RecordBatch

@@ -1,4 +1,4 @@
-"""Ids in COCO files: of images, if they identify each of them, and of annotations.
+"""Ids in COCO files: those of images, if they are unique, and those of annotations.
 
 Annotations are deduplicated by id, because files may repeat annotations.
 """
@@ -111,7 +111,8 @@ class AnnotationIds:
 class ImageIds:
     """Collects the ids of images.
 
-    problem: the reason why ids do not identify images: a clause, None if they do.
+    Attributes:
+      problem: Clause on why ids do not identify images; None if they do.
     """
 
     problem: str | None = None

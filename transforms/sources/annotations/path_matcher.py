@@ -1,4 +1,4 @@
-"""Matching of images with their annotations, by the end of the path of an image."""
+"""Matching of images and annotations by the ends of the paths of images."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 
-_NAMED = 5  # images without annotations that are kept as examples
+_NAMED = 5  # number of examples of images without annotations
 
 
 class PathMatcher:
-    """Finds the annotations of images, and the names that are near if there are none.
+    """Finds the annotations of images, or the nearest name if an image has none.
 
-    Annotations belong to one image: those of the longest end of its path.
+    The annotations of an image are those whose name is the longest end of its path. Annotations
+    belong to one image only.
 
-    blank: number of images without annotations. examples: keys of some of these.
+    Attributes:
+      annotations: Reader of the annotations.
+      blank: Number of images without annotations.
+      examples: Keys of some of these images.
     """
 
     def __init__(self, annotations: AnnotationReader, where: str, noun: str) -> None:

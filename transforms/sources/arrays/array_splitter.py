@@ -1,8 +1,8 @@
-"""Splitting of files of arrays into arrays, their items, or chunks of them.
+"""Splitting of files of arrays into arrays, items of arrays, or chunks.
 
-The listing has a row per file, or several for a file with many records, with its header. Workers
-expand it to a row per record, which locates the values in the file. Values are read when a shard is
-written.
+The listing has the header of each file, in one row, or in several for a file with many records.
+Workers expand it to a row per record, which locates the values in the file. Values are read when a
+shard is written.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ _PASSED = (batch.PLACE, *RANGES.names)  # system columns of references that reco
 class ArraySplitter(Splitter):
     """Locates the records in files of arrays, by their headers.
 
-    probe: reads the headers.
-    dtype: that arrays are cast to; None for the most frequent dtype.
-    cast: rule for casts.
+    Attributes:
+      probe: Reader of the headers.
+      dtype: Dtype to which arrays are cast; None for the most frequent one.
+      cast: Rule for casts.
     """
 
     probe: ArrayProbe = dataclasses.field(default_factory=ArrayProbe)
@@ -203,14 +204,14 @@ class ArraySplitter(Splitter):
         yield found.take()
 
     def _output_dtype(self, stored: StoredArray) -> str:
-        """Return the dtype of an array in records, its own dtype if it cannot be cast."""
+        """Return the dtype of an array in records: the stored dtype if it cannot be cast."""
         own = stored.numbers.name
         if self.dtype is None or cast_problem(own, self.dtype, self.cast):
             return own
         return self.dtype
 
     def _problem(self, stored: StoredArray, declared: ArraySpec) -> RecordError | None:
-        """Return why an array does not fit the type of the records, None if it does."""
+        """Return a message on an array that does not fit the type of the records, else None."""
         own, why = stored.numbers.name, None
         if self.dtype is not None:
             why = cast_problem(own, self.dtype, self.cast)

@@ -1,7 +1,7 @@
 """Splitting of audio files into consecutive clips.
 
 Reading clips in random order would open and decode a file once per clip. So each file is decoded
-once, a staged file holds its samples, and a row holds the offset of its clip in that file.
+once into a staged file of samples, and the row of a clip holds its offset in the staged file.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class AudioSplitter(Splitter):
         return (sound.format, content, *numbers)
 
     def _starts(self, count: int) -> range:
-        """Return the first samples of the clips of so many samples.
+        """Return the offsets of the clips of a file with `count` samples.
 
         Raises:
-          RecordError: there is no clip.
+          RecordError: The file is too short for a clip.
         """
         length = self.options.clip_samples or count
         stop = count if self.options.clip_rest == "pad" else count - length + 1
@@ -121,7 +121,7 @@ def read_clips(rows: pa.RecordBatch) -> Iterator[Sound]:
     """Yield the audio of rows of clips, from their staged files.
 
     Raises:
-      RunError: a staged file is missing or has changed.
+      RunError: A staged file is missing or has changed.
     """
     names = (batch.PATH, FORMAT, batch.CONTENT, *_NUMBERS)
     for path, form, content, size, at, real, channels, rate, start in zip(

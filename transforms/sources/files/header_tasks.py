@@ -18,7 +18,7 @@ F = TypeVar("F")
 H = TypeVar("H")
 
 
-# (The files of a task, whether they are in an object store, where they are read concurrently.)
+# Files of each task, and whether they are in an object store, where they are read concurrently.
 Tasks: TypeAlias = Iterable[tuple[Sequence[F], bool]]
 
 
@@ -27,10 +27,13 @@ def read_headers(
 ) -> Iterator[H | RecordError]:
     """Yield the headers of files in order, read in encoder processes.
 
-    A file that has no valid header, crashes the process, or exceeds a limit, yields a RecordError.
+    A file without a valid header, or one that crashes the process or exceeds a limit, yields a
+    RecordError.
 
-    read: returns the headers of a file; picklable. task_limits: None reads them in this process,
-      which is an encoder process.
+    Args:
+      read: Returns the header of a file; picklable.
+      tasks: Files of each task, and whether they are remote.
+      task_limits: Limits of a task; None if this is an encoder process, which reads the headers.
     """
     if task_limits is None:
         for files, remote in tasks:

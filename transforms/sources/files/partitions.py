@@ -91,7 +91,7 @@ def split_key(given: object, partitions: Partitions, split_from: SplitFrom) -> P
 
 
 def label_key(given: object, partitions: Partitions, others: Collection[str | None]) -> str | None:
-    """Return the key of the partitions whose values are the classes, None if other folders are.
+    """Return the key of the partitions whose values are the classes; None if there is none.
 
     others: keys with another role.
 

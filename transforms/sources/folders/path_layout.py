@@ -82,10 +82,15 @@ class LaidOutInput(NamedTuple):
 def refuse_no_facts(
     first: str | None, *, label: tuple[str | None, bool], group: tuple[str | None, bool]
 ) -> None:
-    """Raise ConfigError if paths should give classes or groups, and none does.
+    """Check that at least one path gives a class or a group, if options require them.
 
-    first: key of the first file, None without files. label, group: the value of the option if paths
-    have to give it, and whether a path does.
+    Args:
+      first: Key of the first file; None without files.
+      label: Value of the option if paths must give classes, and whether a path does.
+      group: The same for groups.
+
+    Raises:
+      ConfigError: No path gives a class or a group.
     """
     for option, noun, (text, found) in (
         ("label_from", "class", label), ("group_from", "group", group),

@@ -1,4 +1,4 @@
-"""Makes the source of files of a data type, such as images, for an input of any shape."""
+"""Choice of the source of files, such as images, by the shape of the input."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ def source_of_files(
     """Return the source of files.
 
     Args:
-      shape: Shape of the inputs, which are no TFRecords.
+      shape: Shape of the inputs, which are not TFRecord files.
       inputs: The inputs.
       columns: Fields that `FileList` and `MediaRows` have in common.
-      leave_out: As in `FileTree`; so are `labelled`, `numbers` and `companions`.
-      segments: As `segment_columns` of `FileList`.
+      leave_out: As in `FileTree`.
+      labelled: As in `FileTree`.
+      numbers: As in `FileTree`.
+      companions: As in `FileTree`.
+      segments: `segment_columns` of `FileList`.
       worker_limits: As in `MediaRows`.
       **listed: Further fields of `FileList`.
 

@@ -1,4 +1,4 @@
-"""Decides the shape of an input: files, listings, tables with files, TFRecords, rows or texts."""
+"""Recognition of the shape of an input, such as files, a listing, or tables that hold files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shape_of_media(
 
     Args:
       inputs: The inputs.
-      leave_out: Extensions of files that are no records.
+      leave_out: Extensions of files that are not records.
       format: Format of rows.
       path_column: Column with the paths of files, if an option names it.
       bytes_column: Column with the files, if an option names it.
@@ -102,10 +102,10 @@ def _one_shape(inputs: Inputs, decide: Callable[[InputRoot], Shape]) -> Shape:
 def _content(
     root: InputRoot, leave_out: Collection[str]
 ) -> tuple[Literal["placed", "self"], Location | None]:
-    """Return whether an input holds TFRecords, by names, and its first table that may hold files.
+    """Return the payload of an input by names, "placed" for TFRecords, and its first table.
 
-    There is no such table if the input has other files that may be records. Of a large folder, only
-    the first files are looked at.
+    The table is one that may hold files; it is None if the input has other files that may be
+    records. In a large folder, only the first files are considered.
     """
     if root.archive:
         return "self", None
@@ -141,7 +141,7 @@ def _content(
 
 
 def _holds_rows(root: InputRoot) -> bool:
-    """Return whether the first files of an input are of rows, such as CSV, by their extensions."""
+    """Return whether the first files of an input have an extension of rows, such as .csv."""
     found = list_files(root, depth=0, skip=skipped_among_rows)
     some = itertools.islice(found, _SAMPLED_FILES)
     names = (one.key.rpartition("/")[2] for one in some if isinstance(one, File))

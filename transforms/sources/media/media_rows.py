@@ -124,7 +124,7 @@ class MediaRows(PathOptions, RecordRows):
                 f"{option_name('bytes_column')}: no column {self.bytes_column!r} in {self.input}:"
                 f" it has {quoted(names)}"
             )
-        # It becomes no feature of its own.
+        # The column does not become a feature.
         options = dataclasses.replace(self, drop_columns=(*self.drop_columns, self.bytes_column))
         if self._keyed_by_path and self._path_key not in names:
             options = dataclasses.replace(options, key_column=None)

@@ -1,4 +1,4 @@
-"""Collection of the records that are made of the files in rows, and of their bytes."""
+"""Collection of the records of files, and of their bytes, into parts of a listing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Collector:
 
     Attributes:
       schema: Columns of the records.
-      given: Rows of files, which give records the columns that they have no values of.
-      own: Columns that `add` gets the values of, after the key.
+      given: Rows of files, which give records the columns for which they have no values.
+      own: Columns of the values that `add` gets, after the key.
       most_rows: Number of records that fill a part.
       inputs: As in `ListingPart`.
-      size: Number of the bytes that are held, and so the offset of the next ones.
+      size: Number of the bytes that are held, which is the offset of the next bytes.
     """
 
     schema: pa.Schema
@@ -49,7 +49,7 @@ class Collector:
 
     @property
     def is_full(self) -> bool:
-        """True if the records fill a part."""
+        """True if the records or their bytes fill a part."""
         return self.size >= limits.STAGED_BYTES or self._count >= self.most_rows
 
     @property
@@ -58,11 +58,11 @@ class Collector:
         return not (self._at or self._blocks or self._rejects or self._invalid or self._filtered)
 
     def count_inputs(self, number: int) -> None:
-        """Count inputs of which records are added, unless each record is an input."""
+        """Count inputs whose records are added, unless each record is an input."""
         self.inputs = None if self.inputs is None else self.inputs + number
 
     def add(self, row: int, number: int, *values: Any) -> None:
-        """Add a record of the file in a row. number: of the record in the file."""
+        """Add a record of the file in a row. number: number of the record in the file."""
         self._at.append(row)
         self._values.append((f"{self._keys[row]}#{number}", *values))
         self._count += 1
@@ -85,7 +85,7 @@ class Collector:
         return offset
 
     def reject(self, row: int, error: RecordError, number: int | None = None) -> None:
-        """Reject a record of the file in a row. number: of the record; None for the whole file."""
+        """Reject a record of the file in a row. number: as in `add`; None for the whole file."""
         rejects, key = self._rejects, self._keys[row]
         if number is not None:
             rejects, key = self._invalid, f"{key}#{number}"

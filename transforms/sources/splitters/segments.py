@@ -108,7 +108,7 @@ class SegmentColumns:
         return tuple(filter(None, (self.start, self.end, self.duration)))
 
     def of_files(self, files: Iterable[ListingPart]) -> Iterator[ListingPart]:
-        """Yield the segments in the parts of a listing of files."""
+        """Yield parts of a listing of files with their rows as segments."""
         for listed in files:
             rows, invalid = (None, []) if listed.rows is None else self.split_off(listed.rows)
             yield dataclasses.replace(listed, rows=rows, rejects=[*listed.rejects, *invalid])
@@ -183,7 +183,7 @@ class SegmentedFiles:
 
 
 def usable(parts: Iterable[ListingPart], noun: str) -> Iterator[ListingPart]:
-    """Yield parts of a listing. Raises ConfigError if all of them are rejects. noun: of a row."""
+    """Yield parts of a listing. Raises ConfigError if all rows are rejects. noun: that of a row."""
     kept, first = False, None
     for part in parts:
         kept = kept or (part.rows is not None and len(part.rows) > 0)

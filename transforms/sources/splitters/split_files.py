@@ -1,7 +1,8 @@
-"""Source of records of which a file holds several, such as the clips of a video.
+"""Sources of several records per file, such as the clips of a video.
 
-A splitter knows the kind of file: it plans the files of a listing, by their headers, and splits
-them into records. The files are those that a listing names, or those that the rows of tables hold.
+A splitter is specific to a kind of file. It plans the files of a listing by their headers, and
+splits them into records. The files come from a source of references, or from rows of tables that
+hold them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _TEXTS = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT, NAME, batch.DATA)
 class Section(NamedTuple):
     """A row of the listing: a file, or a part of it that one task reads.
 
-    values: of the splitter's columns of the listing. weight: of the row, for the size of parts.
+    Attributes:
+      values: Values of the columns that the splitter adds to the listing.
+      weight: Weight of the row, for the size of parts.
     """
 
     values: tuple[Any, ...]
@@ -52,7 +55,7 @@ class Section(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of what the headers of files hold, for notes."""
+    """Counts of facts in the headers of files, for notes."""
 
     numbers: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     unread: LeftUnread = dataclasses.field(default_factory=LeftUnread)
@@ -64,7 +67,7 @@ class Counts:
 
 
 class RecordColumns(NamedTuple):
-    """Columns of records. labelled, of_values: as in `Layout`, of labels that files hold."""
+    """Columns of records. labelled, of_values: as in `Layout`, for labels that files hold."""
 
     schema: pa.Schema
     labelled: bool = False
@@ -76,10 +79,10 @@ class Splitter(abc.ABC):
 
     Attributes:
       noun: Singular of the files, for messages.
-      listed: Columns that it adds to the listing.
-      own: Columns of the records beside those of every record of a file.
+      listed: Columns that the splitter adds to the listing.
+      own: Columns of the records that depend on the kind of file.
       by_headers: Whether the columns of the records follow from the headers of the files.
-      groups_files: Whether the records of a file stay in one split.
+      groups_files: Whether the records of a file are a group, which stays in one split.
     """
 
     noun: ClassVar[str]
@@ -97,13 +100,13 @@ class Splitter(abc.ABC):
     @property
     @abc.abstractmethod
     def part_limits(self) -> tuple[int, int]:
-        """Weight and number of the rows in a part of the listing, at most."""
+        """Maximum weight and maximum number of the rows in a part of the listing."""
 
     @abc.abstractmethod
     def plan(
         self, rows: pa.RecordBatch, counts: Counts, headers: ReadHeaders[Any, Any]
     ) -> Iterator[tuple[int, Section | RecordError]]:
-        """Yield the sections of the files in rows, or why a file cannot be read, with its row."""
+        """Yield the index of a row and a section of its file, or the error of the file."""
 
     @abc.abstractmethod
     def split(self, rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[ListingPart]:
@@ -122,11 +125,11 @@ class Splitter(abc.ABC):
         return RecordColumns(pa.schema([*texts, *self.own, *places, *carried_fields(given)]))
 
     def notes(self, counts: Counts) -> Iterator[Note]:
-        """Yield notes on what was counted."""
+        """Yield notes on the counts."""
         yield from counts.unread.notes()
 
     def later_parts(self, rows: pa.RecordBatch) -> Iterable[int | None]:
-        """Return the first record of each row, None if the row is the first of its file."""
+        """Return the number of the first record of each row; None for the first row of a file."""
         return [None] * len(rows)
 
 
@@ -134,8 +137,11 @@ class Splitter(abc.ABC):
 class SplitFiles(RowSource):
     """Lists files with their headers, and reads the records in them.
 
-    files: source of references. splitter: of such files. segments: columns of the listing with
-    segments of files; None if rows cannot be segments. worker_limits: of an encoder process.
+    Attributes:
+      files: Source of references.
+      splitter: Splitter of the files.
+      segments: Columns of the listing with segments of files; None if rows cannot be segments.
+      worker_limits: Limits of an encoder process.
     """
 
     files: Source
@@ -250,7 +256,7 @@ class SplitFiles(RowSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitLayout(RowLayout):
-    """Layout of the records of files that rows hold. table: layout of the rows."""
+    """Layout of the records of files that rows hold. table: the layout of the rows."""
 
     table: RowLayout
 
@@ -279,7 +285,7 @@ class SplitTables(SplitFiles):
         """Return the layout of the records. If it depends on headers, the tables are read twice.
 
         Raises:
-          ConfigError: there is no usable file, or as in the layout of the rows.
+          ConfigError: There is no usable file, or the layout of the rows raises it.
         """
         counts = Counts()
         table = self.files.layout(parts, keep, facts=facts)
@@ -323,7 +329,7 @@ class SplitTables(SplitFiles):
     def _held(
         self, sections: pa.RecordBatch, table: Layout
     ) -> Iterator[tuple[ListingPart, pa.RecordBatch | None]]:
-        """Yield the parts of tables, and their rows with paths that open until the next part."""
+        """Yield parts of tables, and their rows with paths that are valid until the next part."""
         for listed in self.files.read(sections, table):
             with with_temporary_ranges(listed) as rows:
                 if rows is not None and self.files.keyed_by_content:
@@ -336,7 +342,7 @@ class SplitTables(SplitFiles):
     def read(self, sections: pa.RecordBatch, layout: Layout) -> Iterator[ListingPart]:
         """Yield the records in the files of a part of the listing, as they are read.
 
-        Rejects name the places of the rows with their files.
+        Rejects name the places of the rows that hold the files.
 
         Raises:
           ChangedInputError: a table has changed since it was listed.
@@ -370,7 +376,7 @@ class SplitTables(SplitFiles):
 def _read_section(
     source: SplitTables, table: RowLayout, section: bytes
 ) -> tuple[list[bytes], Counts]:
-    """Return rows of a section of a table with the headers of their files, as Arrow IPC streams."""
+    """Return the rows of a section, with the headers of their files, as Arrow IPC, and counts."""
     counts, headers = Counts(), functools.partial(read_headers, task_limits=None)
     packed: list[bytes] = []
     for _, rows in source._held(batch.from_bytes(section), table):
@@ -386,7 +392,7 @@ def split_files(
     segments: SegmentColumns | None = None,
     worker_limits: TaskLimits = DEFAULT_LIMITS,
 ) -> SplitFiles:
-    """Return the source of the records in the files of a source, or in the rows of tables."""
+    """Return the source of the records in files, given by references or held by tables."""
     if isinstance(files, RowSource):
         return SplitTables(
             files=files, splitter=splitter, segments=segments, worker_limits=worker_limits

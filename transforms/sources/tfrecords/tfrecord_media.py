@@ -167,7 +167,7 @@ class TfrecordMedia(RowReferences):
 
 
 class _RecordRanges(References):
-    """The ranges of files that hold the media of records."""
+    """Ranges of TFRecord files with the media of records."""
 
     def __init__(self, media: TfrecordMedia, layout: RowLayout) -> None:
         self._media = media
@@ -194,7 +194,7 @@ class _RecordRanges(References):
         return xxhash.xxh3_64_intdigest(frame)
 
     def attach(self, rows: Rows, layout: RowLayout, file: File, system: SystemColumns) -> Attached:
-        """Return the references. Raises ConfigError for raw pixels."""
+        """Return the references of rows. Raises ConfigError for raw pixels."""
         media, columns, feature = self._media, rows.columns, str(layout.roles.main)
         if self._pairs is not None:
             self._pairs.add(columns)

@@ -40,7 +40,7 @@ _MICRO = 10**6
 
 
 def clip_fields(frames: int) -> list[pa.Field]:
-    """Return the columns of clips, in the order of `ClipCollector`. frames: per clip."""
+    """Return the columns of clips, in the order of `ClipCollector`. frames: number per clip."""
     lists = pa.list_(pa.int64(), frames)
     return [
         *(pa.field(name, lists) for name in (STARTS, LENGTHS, TIMES)),
@@ -60,7 +60,7 @@ class _Stored(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class ClipCollector(Collector):
-    """Collects clips of videos; a part holds each frame once. max_bytes: of a clip."""
+    """Collects clips of videos; a part holds each frame once. max_bytes: limit for a clip."""
 
     max_bytes: int
     _last: tuple[int, int] = (-1, -1)  # row and first slot of the clip added last
@@ -106,7 +106,7 @@ class ClipCollector(Collector):
         numbers = clip.frames.tolist()
         places = [self._place((row, n), f) for n, f in zip(numbers, coded, strict=True)]
         starts, sizes, digests = zip(*places, strict=True)
-        # The last frame lasts one average frame.
+        # The last frame has the average duration.
         end = int(clip.times[-1]) + (round(_MICRO / rate) if rate else 0)
         content = _hash(np.array(digests, np.uint64))
         more = (end, clip.real_frames, height, width, float(rate))

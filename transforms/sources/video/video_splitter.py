@@ -61,9 +61,13 @@ File = tuple[str, int, int]  # path, size, mtime
 
 
 class ProbedVideo(NamedTuple):
-    """Header of a video; for a long video also its packets, if it can be cut into sections.
+    """Header of a video.
 
-    unread: as of `unread_parts`.
+    Attributes:
+      has_sound: Whether the video has an audio track.
+      unread: Result of `unread_parts`.
+      unit: Time base of the stream in seconds.
+      packets: Packets of a long video that can be cut into sections, else None.
     """
 
     has_sound: bool
@@ -92,12 +96,13 @@ _PLACE = (*FILE, SECTION, FROM, TO, COUNTS)
 class VideoSplitter(Splitter):
     """Splits videos into clips.
 
-    images: how frames are resized and encoded.
-    cut: how clips are sampled.
-    max_clip_bytes: maximum size of the encoded frames of a clip.
-    section_above: bytes above which a video is split at key frames into sections, so that several
-      workers read it.
-    section_bytes: minimum size of a section.
+    Attributes:
+      images: Options for resizing and encoding frames.
+      cut: Options for sampling clips.
+      max_clip_bytes: Maximum size of the encoded frames of a clip.
+      section_above: Bytes above which a video is split at key frames into sections, so that several
+        workers read it.
+      section_bytes: Minimum size of a section.
     """
 
     images: ImageOptions = dataclasses.field(default_factory=ImageOptions)
@@ -285,7 +290,7 @@ class VideoSplitter(Splitter):
 def _tasks(files: Iterable[File], most: int) -> Iterator[tuple[list[File], bool]]:
     """Yield the files of each task, and whether they are remote.
 
-    most: bytes of the files of a task, unless it has one file.
+    most: maximum bytes of the files of a task with several files.
     """
     task: list[File] = []
     held = 0
@@ -313,7 +318,7 @@ def _values(rows: pa.RecordBatch, *names: str) -> Iterator[Any]:
 
 
 def unread_parts(video: VideoFile) -> Sequence[str]:
-    """Return the parts of a video that are not read, or are not applied to its frames."""
+    """Return nouns for the parts of a video that are not read, or not applied to its frames."""
     found: list[str] = []
     stream, context = video.stream, video.stream.codec_context
     # Frames of GIF always have a format with alpha. VP8 and VP9 store alpha beside the frames.

@@ -43,10 +43,14 @@ _UNREADABLE = (
 class FileSection(NamedTuple):
     """Consecutive rows of a file.
 
-    start, end: byte offsets in a text file, row groups of Parquet, record batches of an Arrow file.
-    A file that is not splittable is one section. row: number of the first row, counted from 1.
-    size: approximate size in bytes. more: sections of further files, which are read with this one
-    as a block.
+    A file that is not splittable is one section.
+
+    Attributes:
+      start: Byte offset in a text file, row group of Parquet, or record batch of an Arrow file.
+      end: End, exclusive, in the same unit.
+      row: Number of the first row, counted from 1.
+      size: Approximate size in bytes.
+      more: Sections of further files, which are read with this one as a block.
     """
 
     start: int
@@ -60,7 +64,7 @@ Noun = Literal["file", "listing"]
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be parsed: its number, the reason and a message; file: as `Rows.files`."""
+    """A row that cannot be parsed: its number, the reason, a message, and the index of its file."""
 
     number: int
     reason: Reason
@@ -70,12 +74,16 @@ class BadRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Up to `limits.PART_ROWS` rows of a file, or of several small ones.
+    """Up to `limits.PART_ROWS` rows of a file, or of several small files.
 
-    columns: the values. numbers: row numbers, int64[n]. files: index of the file of each row among
-    those of the section, int32[n]; None if all are of its first file. bad: rows that could not be
-    parsed. blank: count of rows that were skipped because they have no value. copies: count of rows
-    that were skipped because they are oversampled copies in a dataset.
+    Attributes:
+      columns: The values.
+      numbers: Row numbers, int64[n].
+      files: Index of the file of each row among those of the section, int32[n]; None if all rows
+        are in its first file.
+      bad: Rows that could not be parsed.
+      blank: Number of rows that were skipped because they have no value.
+      copies: Number of rows that were skipped because they are oversampled copies in a dataset.
     """
 
     columns: pa.RecordBatch
@@ -90,7 +98,7 @@ class Rows:
         return 0 if self.files is None else int(self.files[row])
 
     def of_files(self, values: Sequence[str | None]) -> pa.Array:
-        """Return a column with the value that belongs to the file of each row, string[n]."""
+        """Return a column with the value of the file of each row, string[n]."""
         if self.files is None:
             return pa.repeat(pa.scalar(values[0], pa.string()), len(self.columns))
         return pa.array(values, pa.string()).take(pa.array(self.files))

@@ -239,7 +239,7 @@ class RowFormat:
         return self.format != "auto" or format_of(name) is not None
 
     def is_joined(self, name: str) -> bool:
-        """Return whether small files of that name are read together: plain text."""
+        """Return whether small files with this name, which are plain text, are read together."""
         found = format_of(name) if self.format == "auto" else self.format
         return found in TEXT and not compression_of(name) and _codec(self.encoding) == UTF8
 

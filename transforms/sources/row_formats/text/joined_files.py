@@ -1,6 +1,6 @@
 """Small text files that are read as one block of rows.
 
-Most of the time for a small file is spent once per block: to parse it, to infer types, to build
+For small files, most of the time is a fixed cost per block: parsing, inferring types, building
 records. So consecutive files with equal headers are parsed together.
 """
 
@@ -20,16 +20,18 @@ from recordmill.transforms.sources.row_formats.text.line_blocks import LineBlock
 from recordmill.transforms.sources.row_formats.text.text_encodings import is_utf8
 from recordmill.transforms.sources.row_formats.text.text_files import TextFile, ends_lines_with_cr
 
-SMALL = 256 << 10  # bytes of a file that is joined with others
-MOST = 1 << 20  # bytes of files that are joined
+SMALL = 256 << 10  # maximum bytes of a file that is joined with others
+MOST = 1 << 20  # maximum bytes of the files of a block
 
 
 class JoinedFiles(NamedTuple):
     """Consecutive files with equal headers.
 
-    first: index of the first one among the files of the section. origin: of that one. header: the
-    line that names the columns, or all text up to it if it has quotes. rows: the bytes of each file
-    after its header.
+    Attributes:
+      first: Index of the first of them among the files of the section.
+      origin: Origin of the first one.
+      header: The line that names the columns; if the text up to its end has quotes, all of it.
+      rows: Bytes of each file after its header.
     """
 
     first: int
@@ -38,7 +40,7 @@ class JoinedFiles(NamedTuple):
     rows: Sequence[bytes]
 
     def lines(self, file_format: FileFormat) -> Iterator[LineBlock]:
-        """Yield blocks of the rows, which are numbered in each file."""
+        """Yield the rows in blocks, with their numbers in each file."""
         texts = [text + b"\n" if text and text[-1:] != b"\n" else text for text in self.rows]
         starts = np.cumsum([0, *map(len, texts)])[:-1]
         file = TextFile(self.origin, file_format)
@@ -59,7 +61,7 @@ class JoinedFiles(NamedTuple):
 
 
 def lines_of(file: TextFile, section: FileSection) -> Iterator[LineBlock]:
-    """Yield the rows of a section of files without headers, of which `file` is the first."""
+    """Yield the rows of a section of files without a header, of which `file` is the first."""
     if not section.more:
         yield from file.lines(section)
         return
@@ -68,13 +70,15 @@ def lines_of(file: TextFile, section: FileSection) -> Iterator[LineBlock]:
 
 
 def read_joined(section: FileSection, origin: Origin) -> Iterator[JoinedFiles]:
-    """Read the files of a section. A file that is not UTF-8 is joined with no other.
+    """Yield the joined files of a section. A file that is not UTF-8 is not joined with others.
 
-    section: of text files that are neither compressed nor in another encoding, each to its end.
-    origin: of the first file.
+    Args:
+      section: Section of text files that are not compressed, and not declared as another encoding.
+        Each is read to its end.
+      origin: Origin of the first file.
 
     Raises:
-      ChangedInputError: a file has changed since it was listed.
+      ChangedInputError: A file has changed since it was listed.
     """
     files = [(origin, section), *section.more]
 

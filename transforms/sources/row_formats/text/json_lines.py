@@ -203,7 +203,7 @@ class PlainLines:
 
 
 def _odd_value(values: list[Any], rows: list[int], lines: LineBlock) -> OddValue | None:
-    """Return the first value that makes text of a column of numbers, lists or booleans, or None.
+    """Return the first value that makes a column of numbers, lists or booleans text, or None.
 
     rows: the indices of the values among the lines.
     """

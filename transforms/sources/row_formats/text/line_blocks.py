@@ -24,8 +24,12 @@ _AROUND = b' \t"'
 class LineBlock:
     """Up to `limits.PART_ROWS` consecutive rows of UTF-8 without blank rows.
 
-    ends: end offset of each row in data, int64[n]. numbers: row numbers, int64[n]. files: as in
-    `Rows`. bad: rejected rows.
+    Attributes:
+      data: Bytes of the rows.
+      ends: End offset of each row in `data`, int64[n].
+      numbers: Row numbers, int64[n].
+      files: As in `Rows`.
+      bad: Rejected rows.
     """
 
     data: bytes

@@ -94,7 +94,7 @@ class TextFile:
         self._rules = quote_rules(file_format) if self._table and file_format.quotes else None
 
     def hold(self) -> None:
-        """Hold a small file in memory, because all of it will be read."""
+        """Hold a small file in memory, because the whole file will be read."""
         small = self.origin.size is not None and self.origin.size <= limits.PART_BYTES
         if self._whole is None and self.file_format.compression is None and small:
             with self.origin.parsing(), self.origin.open() as file:
@@ -161,7 +161,7 @@ class TextFile:
             yield FileSection(at, offset, first, offset - at)
 
     def _is_one_section(self, begin: int, size: int) -> bool:
-        """Return whether the rows of a small file need no look at each for its only section."""
+        """Return whether a small file is known to be one section without finding its rows."""
         rows, head = len(self._head) - begin, self._head
         return (
             not self.streamed
@@ -186,9 +186,9 @@ class TextFile:
             yield from split_block(lines)
 
     def joined_lines(self, data: bytes, starts: IntArray) -> Iterator[tuple[LineBlock, IntArray]]:
-        """Yield the rows of joined files, and the number of the first row of each, int64[n].
+        """Yield the rows of joined files, and the number of the first row of each file, int64[n].
 
-        Rows are numbered through all files. starts: offsets of the files in data.
+        Row numbers continue from file to file. starts: offsets of the files in data.
         """
         for block in cut_rows([data], limit=len(data), rules=self._rules):
             assert isinstance(block, Block)  # no row is larger than the data
@@ -374,7 +374,7 @@ class TextFile:
 
     @property
     def _is_small(self) -> bool:
-        """True if `_head` is all of the file."""
+        """True if `_head` is the whole file."""
         return len(self._head) < _FIRST_READ
 
     @property

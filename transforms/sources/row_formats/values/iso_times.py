@@ -38,7 +38,7 @@ def is_time(text: str) -> bool:
 
 
 def is_no_date(text: str) -> bool:
-    """Return whether a text has the form of `is_time`, but does not exist, such as 2026-02-30."""
+    """Return whether a text has the form of `is_time`, but is not a valid time, as 2026-02-30."""
     return _TIME.fullmatch(text) is not None and not is_time(text)
 
 

@@ -49,7 +49,7 @@ class OddValue(NamedTuple):
       row: Number of its row in the file.
       file: Name of the file.
       every: Whether no value can be read as that type, so that declaring it would reject them all.
-      of: Index of the file, as in `Rows.files`.
+      of: Index of the file of the row, as in `Rows.files`.
     """
 
     value: str

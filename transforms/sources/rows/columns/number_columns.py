@@ -1,4 +1,4 @@
-"""Columns of rows that options read as numbers: those to predict, and weights."""
+"""Columns that options read as numbers: numbers to predict, and weights."""
 
 from __future__ import annotations
 
@@ -33,10 +33,14 @@ def number_field(
 ) -> pa.Field:
     """Return the field of a column of numbers to predict, given its field in the input.
 
-    unlabelled: whether rows without a number are kept. where: the input, for messages.
+    Args:
+      field: Field in the input.
+      label_type: Type of the numbers.
+      unlabelled: Whether rows without a number are rejected or kept.
+      where: The input, for messages.
 
     Raises:
-      ConfigError: values of its type are not numbers.
+      ConfigError: Values of its type are not numbers.
     """
     kind = NUMBERS[str(label_type)]
     try:
@@ -72,7 +76,7 @@ def weight_field(field: pa.Field, *, where: str) -> pa.Field:
     where: the input, for messages.
 
     Raises:
-      ConfigError: values of its type are no numbers.
+      ConfigError: Values of its type are not numbers.
     """
     kind = field.type
     if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
@@ -86,13 +90,13 @@ def weight_field(field: pa.Field, *, where: str) -> pa.Field:
 def invalid_numbers(
     rows: Rows, roles: ColumnRoles, *, unlabelled: Unlabelled, finite: bool
 ) -> list[InvalidRows]:
-    """Return the rows whose number to predict or weight cannot be used.
+    """Return the rows whose number to predict, or whose weight, is invalid.
 
     Args:
-      rows: With these columns as numbers, null if missing.
+      rows: Rows with these columns as numbers, null if missing.
       roles: Roles of the columns.
-      unlabelled: Whether rows without a number to predict are kept.
-      finite: Whether that number must be a float32.
+      unlabelled: Whether rows without a number to predict are rejected or kept.
+      finite: Whether that number must be finite as a float32.
     """
     faults = []
     if roles.target is not None and finite:
@@ -124,7 +128,7 @@ def _rows_out_of_range(rows: Rows, name: str) -> InvalidRows:
 
 
 def _invalid_weights(rows: Rows, name: str) -> InvalidRows:
-    """Return the rows whose weight is missing, below 0, or no finite float32.
+    """Return the rows whose weight is missing, below 0, or not a finite float32.
 
     rows: with the weights as float64, null if missing.
     """

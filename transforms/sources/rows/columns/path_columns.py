@@ -24,9 +24,13 @@ def path_columns(
 ) -> tuple[str, ...]:
     """Return the keys of folders that have a role, and are not columns of the files.
 
-    They are those that options name; without a column of classes also one of its usual names.
+    Options name these keys. Without a column of classes, a key with its usual name is one of them.
 
-    keys: of the folders. names: columns of the files. labelled: whether paths give classes.
+    Args:
+      keys: Keys of the folders.
+      names: Columns of the files.
+      options: Options that name columns.
+      labelled: Whether paths give classes.
     """
     wanted = {options.label_column, options.split_column, options.group_column, options.key_column}
     labelled |= options.label_column is not None
@@ -87,7 +91,7 @@ def path_column(role: str, text: str) -> str:
 
 
 def path_values(names: Sequence[str], files: Sequence[str]) -> dict[str, list[str | None]]:
-    """Return {key: values} of folders KEY=VALUE in the paths of files, None without the folder."""
+    """Return {key: value for each file} of folders KEY=VALUE; None for files without the folder."""
     if not names:
         return {}
     values = [values_of(file) for file in files]
@@ -95,7 +99,7 @@ def path_values(names: Sequence[str], files: Sequence[str]) -> dict[str, list[st
 
 
 def with_path_columns(rows: Rows, values: Mapping[str, Sequence[str | None]]) -> Rows:
-    """Return rows with further columns of text: {name: value of each file, as `Rows.files`}."""
+    """Return rows with further columns of text: {name: values by file, as in `Rows.files`}."""
     columns = rows.columns
     for name, of_files in values.items():
         columns = columns.append_column(name, rows.of_files(of_files))

@@ -191,7 +191,7 @@ def build_records(
     """Return the records and the rejects of rows.
 
     Args:
-      rows: of one file, or of several small ones.
+      rows: rows of a file, or of several small files.
       system: their system columns.
       roles: of the columns of the file.
       source_columns: columns between system and user columns.

@@ -34,7 +34,7 @@ class RowOptions:
       label_type: Reading of the label column: `class` (also None), `int` or `float` for numbers to
         predict, or `none` for an ordinary column.
       unlabelled: Whether to reject or keep rows without label if there is a label column.
-      weight_column: Column with the weights of records, which become values of the records.
+      weight_column: Column with the weights of records, which are also values of the records.
       where: Condition of the rows to read; others are left out. It may name dropped columns.
     """
 
@@ -61,8 +61,10 @@ def options_in(holder: Any) -> dict[str, Any]:
 class UsualNames(NamedTuple):
     """Usual names of columns of a kind of rows, in lower case, the most usual first.
 
-    main: of the column that records are made of, such as the texts. alone: whether a column is that
-    one, too, if no other column has no role.
+    Attributes:
+      main: Of the column that records are made of, such as the texts.
+      labels: Of the column of labels.
+      alone: Whether the only column without a role is the main column.
     """
 
     main: Sequence[str] = ()
@@ -80,7 +82,7 @@ def resolve(
     main: str | None = None,
     others: Sequence[str] = (),
 ) -> ColumnRoles:
-    """Return the roles of columns: as options assign them, else by the usual names of columns.
+    """Return the roles of columns, from the options or else from usual names.
 
     Args:
       options: The options.
@@ -161,7 +163,7 @@ def resolve(
 
 
 def _given(role: str, column: str | None, inputs: Inputs, in_path: str | None) -> str | None:
-    """Return the column that an option, or else a path gives a role; ConfigError if both do."""
+    """Return the column to which an option or a path gives a role; ConfigError if both do."""
     if column is not None and in_path is not None:
         text = getattr(inputs, f"{role}_from")
         raise ConfigError(
@@ -172,7 +174,7 @@ def _given(role: str, column: str | None, inputs: Inputs, in_path: str | None) -
 
 
 def _key_columns(given: str | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of keys; the name of an existing column may contain commas."""
+    """Return the key columns of the option; the name of a column may contain commas."""
     if given is None:
         return ()
     return (given,) if given in names else tuple(split_list(given))

@@ -1,4 +1,4 @@
-"""Layout of records that are read from files of rows, and what a source adds to the rows."""
+"""Layout of records that are read from files of rows, and the columns that a source adds."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RowLayout(Layout):
 
 
 class Attached(NamedTuple):
-    """The columns that a source adds to rows, and the rows that it rejects.
+    """Columns that a source adds to rows, and the rows that it rejects.
 
     Attributes:
       columns: Columns between the system columns and the user columns.
@@ -95,13 +95,14 @@ class References(abc.ABC):
     """Base of the references that the rows of one scan make.
 
     Attributes:
-      content: Returns a hash of what a path refers to, as of `RepeatedRows`; None to compare paths.
+      content: Returns a hash of the bytes that a path refers to, for `RepeatedRows`; None to
+        compare paths.
     """
 
     content: Callable[[str], int] | None = None
 
     def see(self, rows: Rows, file: File) -> None:
-        """Take note of rows before some of them are left out or rejected."""
+        """Record facts of rows before any of them is left out or rejected."""
         del rows, file
 
     @abc.abstractmethod
@@ -109,13 +110,13 @@ class References(abc.ABC):
         """Return the references of rows, as `RowSteps._attach`."""
 
     def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
-        """Return the keys of rows, string[n]; null where there is none."""
+        """Return the keys of rows, string[n]; null if a row has none."""
         del file
         return keys_of(rows, roles)
 
     @abc.abstractmethod
     def end(self) -> ListingPart:
-        """Return the notes and the facts that the references give."""
+        """Return notes and facts on all references, after the last row."""
 
 
 def split_source_of_rows(inputs: Inputs, roles: ColumnRoles, facts: InputFacts) -> str | None:

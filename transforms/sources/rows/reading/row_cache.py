@@ -57,7 +57,7 @@ class RowCache(NamedTuple):
     def take(self, sections: pa.RecordBatch, wanted: pa.Schema) -> list[list[Rows]] | None:
         """Return the rows of each block with the schema `wanted`.
 
-        Returns None if they are not in the cache, or not with these types, or damaged.
+        Returns None if the cache does not have them, or has other types or damaged data.
         """
         place = self._place(sections)
         try:

@@ -59,10 +59,13 @@ _TFDS_FILES = (TFDS, "dataset_info.json")
 class RowInput:
     """Files of rows, all in one format.
 
-    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
-      several of them. Top-level folders give the split if all have names of splits, or else files
-      do if all have such names.
-    noun: of a file, for messages. worker_limits: of an encoder process that reads them.
+    Attributes:
+      input: Path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders), or a folder; or
+        several of them. Top-level folders give the split if all have names of splits, or else files
+        do if all have such names.
+      format: Format of the rows.
+      noun: Noun for a file in messages.
+      worker_limits: Limits of an encoder process that reads the files.
     """
 
     input: str | Inputs
@@ -197,7 +200,7 @@ class RowInput:
         return joined and Member.of(file.path) is None
 
     def open(self, file: File) -> RowFile:
-        """Open a listed file. The one that was opened last stays in memory."""
+        """Return the reader of a listed file. The last reader is kept, and returned again."""
         return self._last.get(file, lambda: open_rows(self.origin(file), self.file_format(file)))
 
     def _find(self) -> Iterator[tuple[int, LaidOutInput, File | SkippedPath | Reject]]:
@@ -267,13 +270,13 @@ class RowInput:
 
 
 class _LastFile:
-    """Memo of the file that was opened last; empty for another process."""
+    """Cache of the reader of the last file; it is empty after pickling."""
 
     def __init__(self) -> None:
         self._last: tuple[File, RowFile] | None = None
 
     def get(self, file: File, opening: Callable[[], RowFile]) -> RowFile:
-        """Return the reader of a file, which is made unless the file is the last one."""
+        """Return the reader of a file; `opening` makes it unless the file is the last one."""
         if self._last is None or self._last[0] != file:
             self._last = file, opening()
         return self._last[1]

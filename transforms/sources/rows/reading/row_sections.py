@@ -70,10 +70,13 @@ def list_sections(
 ) -> Iterator[ListingPart]:
     """Yield parts of sections (schema `references.SECTIONS`), with keys such as FILE@START.
 
-    whole: whether a section is a whole file. must_label: whether rows without a label are rejected.
+    Args:
+      rows: The files.
+      whole: Whether a section is a whole file.
+      must_label: Whether rows without a label are rejected.
 
     Raises:
-      ConfigError: a file cannot be parsed, or there are no rows.
+      ConfigError: A file cannot be parsed, or there are no rows.
     """
     found = SectionCollector()
     anomalies: list[tuple[str, QuoteAnomalies]] = []
@@ -130,13 +133,14 @@ def read_header(
     """Return the columns that all files declare before their rows, None if a format has none.
 
     Args:
-      parts: the listing.
-      rows: the input.
-      dropped: columns that are not read; some files may lack them.
-      look: called with each file that declares columns, or with one of small files with one header.
+      parts: Parts of the listing.
+      rows: The input.
+      dropped: Columns that are not read; files may lack them.
+      look: Called with each file that declares columns; of small files with equal headers, with
+        one.
 
     Raises:
-      ConfigError: files have different columns.
+      ConfigError: Files have different columns.
     """
     first: tuple[File, ColumnTypes] | None = None
     joined: ColumnTypes = {}
@@ -176,7 +180,7 @@ def read_header(
 
 
 def _files_with_headers(parts: Iterable[pa.RecordBatch], rows: RowInput) -> Iterator[File]:
-    """Yield the files, without small ones whose header equals that of an earlier one."""
+    """Yield the files, except small ones whose header equals that of an earlier file."""
     known: set[bytes] = set()
     last: File | None = None
     for block in itertools.chain.from_iterable(iter_blocks(part, rows) for part in parts):
@@ -192,12 +196,14 @@ def _files_with_headers(parts: Iterable[pa.RecordBatch], rows: RowInput) -> Iter
 
 
 class Inference(NamedTuple):
-    """The columns whose types are inferred, and how.
+    """Columns whose types are inferred, and options of the inference.
 
-    names: columns to infer; None for all. keep: cache for the rows that are parsed on the way.
-    times: a column of times, read as text, whose type is inferred from their time zones: string if
-    only some have one. label: a column of classes, of whose labels the spelling is inferred in
-    files of text.
+    Attributes:
+      names: Columns to infer; None for all.
+      keep: Cache for the parsed rows.
+      times: Column of times, read as text, whose type is inferred from their time zones: string if
+        only some have one.
+      label: Column of classes; in files of text, the spelling of its labels is inferred.
     """
 
     names: Collection[str] | None = None
@@ -211,7 +217,7 @@ def infer_columns(
 ) -> ColumnTypes:
     """Infer column types from all rows, in encoder processes with a task per part.
 
-    A single part of text is read in this process, and so are all parts if `here`.
+    A single part of text is read in this process; with `here`, all parts are.
     """
     batches = iter(parts)
     first = list(itertools.islice(batches, 2))
@@ -232,7 +238,7 @@ def infer_spelling(
 ) -> ColumnTypes:
     """Return the type of a column of classes in files of text, with the spelling of its labels.
 
-    No further rows are read if the first ones have words. here: as for `infer_columns`.
+    If the first rows have words, no further rows are read. here: as for `infer_columns`.
     """
     batches = iter(parts)
     for first in batches:
@@ -265,10 +271,12 @@ def iter_sections(
 
 
 class SectionBlock(NamedTuple):
-    """A section that is read at once, of one file or of several small ones.
+    """A section of a file, or sections of several small files that are read as one block.
 
-    files: the files. section: of the first one, and of the others. listed: their rows of the
-    listing.
+    Attributes:
+      files: The files.
+      section: Section of the first file; `more` has those of the others.
+      listed: Row of the listing for each section.
     """
 
     files: Sequence[File]
@@ -277,7 +285,7 @@ class SectionBlock(NamedTuple):
 
 
 def iter_blocks(part: pa.RecordBatch, rows: RowInput) -> Iterator[SectionBlock]:
-    """Yield the sections of a part, with those of consecutive small files as one."""
+    """Yield the sections of a part; those of consecutive small files are joined."""
     several: list[tuple[File, FileSection, dict[str, Any]]] = []
     taken = 0
     for one in iter_sections(part):
@@ -326,7 +334,7 @@ def numbered_keys(rows: Rows, files: Sequence[str]) -> pa.Array:
 def regroup(parts: Iterable[ListingPart]) -> Iterator[ListingPart]:
     """Merge and split parts to up to `PART_ROWS` rows and about `BATCH_BYTES` each."""
     rows: list[pa.RecordBatch] = []
-    count = size = 0  # rows, and their bytes
+    count = size = 0  # rows and bytes
     rejects: list[Reject] = []
     filtered: collections.Counter[str] = collections.Counter()
     for part in parts:
@@ -393,7 +401,7 @@ def _infer_part(part: pa.RecordBatch, rows: RowInput, what: Inference) -> Column
 
 
 def _located(column_types: ColumnTypes, files: Sequence[File]) -> ColumnTypes:
-    """Return column types whose odd values name their file. files: as in `Rows.files`."""
+    """Return column types with the file of each odd value. files: as in `Rows.files`."""
     return {
         name: kind
         if kind.odd is None

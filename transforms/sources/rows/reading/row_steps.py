@@ -1,4 +1,4 @@
-"""The steps from the rows of files, in any of the row formats, to records."""
+"""Steps from the rows of files, in any row format, to records."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ from recordmill.transforms.sources.rows.reading.unusable_input import no_usable_
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowSteps(RowOptions):
-    """The steps that make records of rows, for sources of values and of references.
+    """Makes records from rows; base of the sources of values and of references.
 
-    Facts of paths, `where`, names of classes, roles, the payload of a subclass, faults, rejects.
-    A subclass says what the input is (`inputs`, `row_input`), and may put columns of its own
-    between the system columns and the user columns (`_leading_fields`, `_attach`).
+    The steps are: facts of paths, `where`, names of classes, roles, the payload of a subclass,
+    faults, rejects. A subclass defines the input (`inputs`), and may add columns between the system
+    columns and the user columns (`_leading_fields`, `_attach`).
 
     Args:
       format: Format of the rows.
@@ -106,7 +106,7 @@ class RowSteps(RowOptions):
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
     # Whether rows may have several labels.
     _takes_label_lists: ClassVar[bool] = True
-    _needs_classes: ClassVar[bool] = True  # whether records without classes are rather unusual
+    _needs_classes: ClassVar[bool] = True  # whether records without classes are unusual
     # Columns of the records before the user columns.
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = SYSTEM_FIELDS
     # Whether to read all rows to find the columns that are never null.
@@ -123,12 +123,12 @@ class RowSteps(RowOptions):
 
     @property
     def inputs(self) -> Inputs:
-        """Everything to read."""
+        """Paths of the input."""
         raise NotImplementedError
 
     @functools.cached_property
     def row_input(self) -> RowInput:
-        """The files of rows."""
+        """Files of rows."""
         return RowInput(
             input=self.inputs,
             format=self.row_format,
@@ -148,7 +148,7 @@ class RowSteps(RowOptions):
 
     @property
     def _usual(self) -> UsualNames:
-        """The usual names of columns."""
+        """Usual names of columns."""
         return UsualNames()
 
     @property
@@ -158,7 +158,7 @@ class RowSteps(RowOptions):
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
-        """Further columns that are no values of a record, because the source converts them."""
+        """Further columns that are not values of a record, because the source converts them."""
         return ()
 
     def layout(
@@ -252,7 +252,7 @@ class RowSteps(RowOptions):
     def _header(
         self, parts: Parts, dropped: Collection[str], hub: HubClassNames
     ) -> ColumnTypes | None:
-        """Return the columns that all files declare, as `read_header`; `hub` gets their names."""
+        """Return the columns that all files declare, as `read_header`, and add names to `hub`."""
         return read_header(parts, self.row_input, dropped, hub.add)
 
     def _row_filter(self, found: ColumnTypes, fields: Sequence[pa.Field]) -> RowFilter | None:
@@ -316,7 +316,7 @@ class RowSteps(RowOptions):
         Args:
           header: Types that the header declares.
           parts: Parts of the listing.
-          what: What to infer; the names are those of the user columns.
+          what: Columns to infer; the names are those of the user columns.
           notes: {topic: note}, to which notes on these columns are added.
         """
         del notes
@@ -344,11 +344,11 @@ class RowSteps(RowOptions):
         return ()
 
     def _reading(self, file: File) -> AbstractContextManager[None]:
-        """Raise the errors of a file, while its rows are read, as those of the run."""
+        """Return a context in which errors in reading a file are raised as errors of the run."""
         return as_run_error(file)
 
     def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
-        """Return the columns between system and user columns. files: as in `Rows.files`."""
+        """Return the columns that the source adds to rows. files: as in `Rows.files`."""
         del rows, layout, files
         return Attached()
 
@@ -367,7 +367,7 @@ class RowSteps(RowOptions):
     def _read(
         self, sections: pa.RecordBatch, layout: RowLayout, references: References | None = None
     ) -> Iterator[ListingPart]:
-        """Yield the records of a part of the listing. references: of a `RowReferences`."""
+        """Yield the records of a part of the listing. references: those of `RowReferences`."""
         named = layout.read_names()
         texts = wanted_columns(sorted(named), (), {})
         wanted = pa.schema([*texts, *layout.more_fields(named), *layout.written])
@@ -398,11 +398,11 @@ class RowSteps(RowOptions):
         """Return the records of rows.
 
         Args:
-          rows: Rows of a file, or of several.
+          rows: Rows of a file, or of several small files.
           layout: Layout of the records.
           files: The files, as in `Rows.files`.
-          listed: Rows of the listing, of their sections.
-          references: As for `_read`; the rows are of one file.
+          listed: Row of the listing for the section of each file.
+          references: As for `_read`; then all rows are in one file.
         """
         roles, parser = layout.roles, self.format.value_parser
         names = [file.key for file in files]
@@ -448,7 +448,7 @@ class RowSteps(RowOptions):
         return dataclasses.replace(found, filtered=filtered)
 
     def _record_fields(self, roles: ColumnRoles, column_types: ColumnTypes) -> list[pa.Field]:
-        """Return the fields before those of lists of labels and of the user."""
+        """Return the fields before those of lists of labels and of user columns."""
         del column_types
         return [*self._leading_fields, *self._place_fields(roles)]
 

@@ -1,4 +1,4 @@
-"""The errors for an input of rows that has no usable record."""
+"""Errors for an input of rows without a usable record."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from recordmill.transforms.sources.row_formats.where.condition_syntax import WHE
 from recordmill.transforms.sources.rows.reading.row_inputs import RowInput
 
 _QUOTED = re.compile(r"'[^']*'")
-_CAUSES = 3  # different causes in a message
-_LOOKED_AT = 100  # rejects of a part that are searched for different causes
+_CAUSES = 3  # maximum number of causes in a message
+_LOOKED_AT = 100  # rejects of a part in which causes are searched
 _DAMAGE = (Reason.CORRUPT, Reason.TRUNCATED)
 _JSON = (
     "expected JSON objects with at least one value and distinct names (b in"
@@ -29,7 +29,7 @@ _TFRECORD = "expected TFRecords of tf.train.Example with at least one feature"
 
 
 def no_usable_record(rows: RowInput) -> ConfigError:
-    """Return the error for files without a usable record; it names the first reject.
+    """Return the error for files without a usable record, which names the first reject.
 
     Reads the records up to the first reject. Formats that declare their columns have no such error.
     """
@@ -73,17 +73,17 @@ def _first_reject(rows: RowInput) -> tuple[bool, Reject | None]:
 
 
 class RejectedRows:
-    """Rows that were rejected or left out, for the error if no row can be used."""
+    """Counts and examples of rows that are rejected or left out, for the error if all are."""
 
     def __init__(self) -> None:
         self._counts: collections.Counter[Reason] = collections.Counter()
         self._firsts: dict[Reason, Reject] = {}
-        self._causes: dict[str, Reject] = {}  # by detail without names in quotes
+        self._causes: dict[str, Reject] = {}  # {detail without names in quotes: reject}
         self._may_be_elsewhere = False
         self._left_out = 0
 
     def add(self, part: ListingPart) -> None:
-        """Count further rows."""
+        """Count the rows of a part."""
         rejects = part.rejects
         self._left_out += part.filtered.get(WHERE, 0)
         self._counts.update(reject.reason for reject in rejects)
@@ -96,8 +96,10 @@ class RejectedRows:
     def no_rows(self, inputs: Inputs, noun: str, root: str | None) -> ConfigError:
         """Return the error for an input without a usable row.
 
-        noun: of a row, for the message. root: clause on the folder of relative paths, if there is
-        one.
+        Args:
+          inputs: The input, for the message.
+          noun: Noun for a row in the message.
+          root: Clause on the folder of relative paths, if there is one.
         """
         if not self._counts:
             if self._left_out:
@@ -123,7 +125,7 @@ def _cause(reject: Reject) -> str:
 
 
 def _may_be_elsewhere(reject: Reject) -> bool:
-    """Return whether another folder may have the file: the path is relative, and not odd."""
+    """Return whether another folder may have the file, because its path is relative and valid."""
     if reject.reason is not Reason.MISSING or reject.key.startswith("/") or "://" in reject.key:
         return False
     return ", but " not in reject.detail and "its path" not in reject.detail

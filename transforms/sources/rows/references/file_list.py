@@ -1,4 +1,4 @@
-"""Source of files named in listings: CSV, TSV, JSON lines or Parquet files with a row per file.
+"""Source of files named in listings: tables, such as CSV or Parquet files, with a row per file.
 
 One column holds the path: relative to the folder of the listing (or to `input_root`), absolute, or
 a URI. Other columns may hold label, split, group and key; the remaining ones are user columns.
@@ -55,11 +55,11 @@ def is_listing(place: Location) -> bool:
 class FileList(PathOptions, RowReferences):
     """Lists the files that listings name.
 
-    If the listings lie in different folders, keys begin with the names of these.
+    If the listings are in different folders, keys begin with the names of the folders.
 
     Args:
       path: Path or URI of the listing, or several.
-      format: Format of its rows. A .txt file with a delimiter is read as CSV or TSV.
+      format: Format of the rows. A .txt file with a delimiter is read as CSV or TSV.
       path_column: By default a column with a usual name (path, file, filename, image, ...).
       segment_columns: Columns that distinguish rows with the same key, such as times of segments;
         None if rows cannot be segments of files.
@@ -167,7 +167,7 @@ class FileList(PathOptions, RowReferences):
 
 
 class _NamedFiles(References):
-    """The files that the rows of listings name. Each distinct path is queried once."""
+    """Files that the rows of listings name. Each distinct path is queried once."""
 
     def __init__(self, listing: FileList, layout: RowLayout) -> None:
         self._listing = listing
@@ -177,7 +177,7 @@ class _NamedFiles(References):
         self._prefixes: Mapping[Location, str] = key_prefixes(roots)
         self._stats: dict[Location, StatCache] = {}
         self._named = {root: ListedPaths(root) for root in roots}
-        self._normal: dict[str, str] = {}  # by path, of the rows that were seen last
+        self._normal: dict[str, str] = {}  # {path: normal path} of the last rows
 
     def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
         if roles.keys:

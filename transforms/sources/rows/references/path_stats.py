@@ -104,8 +104,8 @@ class PathOptions:
     Args:
       input_root: Folder or archive that relative paths refer to; by default the folder of the file
         with the rows.
-      confine: Whether local paths must lie inside that folder; those of a listing only if it is
-        given.
+      confine: Whether local paths must be inside that folder; for a listing only if `input_root`
+        is given.
       stores: Object stores that URIs may name, beside those of the file and of `input_root`; with
         the options of their filesystems, which the URIs in rows must not have.
     """
@@ -119,7 +119,7 @@ class PathOptions:
         return place.parent if self.input_root is None else Location.parse(self.input_root)
 
     def stats(self, place: Location, noun: str) -> StatCache:
-        """Return the cache of the files that the rows of a file name. noun: of that file."""
+        """Return a cache of the facts of files that rows name. noun: of the file with the rows."""
         by_default = self.input_root is None
         rules = PathRules.of(
             self.root_of(place),

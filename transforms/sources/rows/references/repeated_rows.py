@@ -49,11 +49,14 @@ class _HeldRow(NamedTuple):
 
 
 class RepeatedRows:
-    """Holds back the rows whose identity repeats, and decides them at the end of a listing.
+    """Holds back rows whose identity repeats, and decides on them at the end of a listing.
 
-    hashes: of the identities that repeat, ascending. inputs: for messages.
-    content: returns a hash of all that the path of a row refers to; by default, paths are compared.
-      Its RecordErrors are rejects, named by the place of the row: they repeat no other row.
+    Args:
+      hashes: Hashes of the identities that repeat, ascending.
+      conflicts: Treatment of rows that differ.
+      inputs: The input, for messages.
+      content: Returns a hash of the bytes that the path of a row refers to; by default, paths are
+        compared. A row for which it raises RecordError is a reject, named by its place.
     """
 
     def __init__(
@@ -75,10 +78,12 @@ class RepeatedRows:
     def hold(self, rows: pa.RecordBatch, identities: pa.Array) -> pa.RecordBatch:
         """Return the rows whose identity does not repeat.
 
-        rows: with the column `__place__`, for messages. identities: string[n].
+        Args:
+          rows: Rows with the column `__place__`, for messages.
+          identities: Identities of the rows, string[n].
 
         Raises:
-          ConfigError: too many rows repeat.
+          ConfigError: Too many rows repeat.
         """
         if not len(self._hashes):
             return rows

@@ -1,4 +1,4 @@
-"""Base of the sources whose rows refer to bytes elsewhere: listings, media in TFRecord files."""
+"""Base of the sources whose rows refer to bytes: of listed files, or of TFRecord files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RowReferences(RowSteps):
         """Yield the rows as references.
 
         Raises:
-          ConfigError: the input cannot be used, or has no usable row.
+          ConfigError: The input cannot be used, or has no usable row.
         """
         listed: list[pa.RecordBatch] = []
         facts, rejected = NO_FACTS, RejectedRows()
@@ -94,7 +94,7 @@ class RowReferences(RowSteps):
         return list_sections(self.row_input)
 
     def _references(self, layout: RowLayout) -> References:
-        """Return what the rows of a scan refer to."""
+        """Return the references of a scan, which `attach` makes for its rows."""
         raise NotImplementedError
 
     @property
@@ -104,7 +104,7 @@ class RowReferences(RowSteps):
 
     @property
     def _root_clause(self) -> str | None:
-        """A clause on the folder of relative paths, for a message; None without such paths."""
+        """Clause on the folder of relative paths, for a message; None without such paths."""
         return None
 
     def _reading(self, file: File) -> AbstractContextManager[None]:
@@ -115,7 +115,7 @@ class RowReferences(RowSteps):
         return [] if has_places else [pa.field(batch.PLACE, batch.PLACES, False)]
 
     def _finished(self, part: ListingPart, layout: RowLayout) -> ListingPart:
-        """Return a part of the listing; places of rows were only needed for messages."""
+        """Return a part of the listing without the places of rows, which only messages need."""
         rows = part.rows if part.rows is not None and len(part.rows) else None
         if rows is not None and self._place_fields(layout.roles):
             rows = rows.drop_columns([batch.PLACE])
@@ -157,7 +157,7 @@ def _identities(keys: pa.Array, rows: pa.RecordBatch, names: Sequence[str]) -> p
 
 
 def _with_number_texts(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return rows with one spelling of the numbers in some columns of text."""
+    """Return rows with one spelling for equal numbers in columns of text."""
     for name in names:
         if name in rows.schema.names and rows[name].type == pa.string():
             rows = batch.set_column(rows, name, _number_texts(rows[name]))
@@ -165,7 +165,7 @@ def _with_number_texts(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordB
 
 
 def _number_texts(column: pa.Array) -> pa.Array:
-    """Return a column as text, and numbers in one spelling: 0 and 0.0 are equal. string[n]."""
+    """Return a column as text, string[n], with one spelling for equal numbers, as 0 and 0.0."""
     texts = column.cast(pa.string())
     numbers, _ = ValueParser().cast_or_null(texts, pa.float64())
     return pc.coalesce(numbers.cast(pa.string()), texts)

@@ -23,9 +23,10 @@ from recordmill.transforms.sources.rows.reading.row_steps import RowSteps
 class RecordRows(RowSteps, RowSource):
     """Lists the sections of files of rows and reads records from them.
 
-    input: path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders) or a folder; or
-      several of them.
-    worker_limits: of an encoder process.
+    Args:
+      input: Path or URI of a file, a pattern (`*`, `?`, `[...]`, `**` for folders) or a folder; or
+        several of them.
+      worker_limits: Limits of an encoder process.
     """
 
     input: str | Inputs
