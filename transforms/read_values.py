@@ -20,7 +20,7 @@ from recordmill.storage.files import from_here
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source
-from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, SplitFrom
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 from recordmill.transforms.staged.encoder_tasks import row_task
@@ -155,8 +155,9 @@ class ReadStep(OrderedStep):
       input: Path or URI of a file or folder, a glob pattern, or several of these; `test=photos/`
         assigns the records of `photos/` to the split `test`. Or a `Source` with its own options.
       workers: Number of encoder processes of each worker; 0 is one per core.
-      split_from: Part of the input that gives splits: `folders`, `files` or `none`. `auto` takes
-        the first of a column with a usual name, folders and files that gives them.
+      split_from: Part of the input that gives splits: `folders`, `files`, `none`, or a part of
+        paths as for `label_from`. `auto` takes the first of a column with a usual name, folders
+        and files that gives them.
       label_from: Part of the path of a file that is its class: `top`, `parent`, `folder:N`, `file`,
         `KEY=`, or a regular expression with a group. With the default, `top`, a column gives the
         classes of rows.
@@ -173,7 +174,7 @@ class ReadStep(OrderedStep):
     input: Input
     _: dataclasses.KW_ONLY
     workers: int = 0
-    split_from: SplitFrom = "auto"
+    split_from: str = "auto"
     label_from: str = "top"
     group_from: str | None = None
 

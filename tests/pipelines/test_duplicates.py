@@ -257,7 +257,7 @@ def test_windows_overlap_and_are_not_compared(tmp_path, capsys) -> None:
     (tmp_path / "a.csv").write_text("time,x\n2026-01-01,1\n2026-01-02,2\n")
     argv = ("--time-column", "time", "--window", "1", "--dedup", "drop")
     assert run("sensor", "--input", tmp_path / "a.csv", "--output", tmp_path / "out", *argv) == 2
-    assert "--dedup compares records by their content" in capsys.readouterr().err
+    assert "--dedup drop compares records by their content" in capsys.readouterr().err
 
 
 def photos(root: pathlib.Path) -> pathlib.Path:

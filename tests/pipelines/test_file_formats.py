@@ -604,3 +604,26 @@ def test_a_delimiter_of_several_files_is_named(tmp_path, capsys):
     assert "2023.csv has one column, 'id;x': if it holds several, pass --delimiter ';'" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("line", ["7,8", "7,8,9\n", "good,morning\n"])
+def test_a_table_of_one_line_is_not_lost(line, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id,x\n1,2\n2,3\n")
+    (tmp_path / "in" / "b.csv").write_text(line)
+    argv = ["table", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert main(argv) == 2
+    assert "b.csv" in capsys.readouterr().err
+    (tmp_path / "in" / "b.csv").write_text("id,x\n")
+    assert main([*argv, "--splits", "train=1"]) == 0
+
+
+def test_tables_of_one_line_each_may_have_no_header(tmp_path, capsys):
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"{number},8\n")
+    argv = ["table", "--input", f"{tmp_path}/*.csv", "--output", str(tmp_path / "out")]
+    assert main(argv) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the only row of 0.csv was read as its header" in error
+    assert "--columns" in error
+    assert main([*argv, "--columns", "id,x", "--splits", "train=1"]) == 0

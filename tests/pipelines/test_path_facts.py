@@ -85,6 +85,59 @@ def test_folders_are_counted_below_that_of_the_split(tmp_path):
         assert {*made.manifest.splits[split].classes} == {"cat", "dog"}
 
 
+SPLITS_IN_PATHS = [
+    ("folder:2", "{label}/{split}/{number}"),
+    ("folder:-1", "{label}/{split}/{number}"),
+    ("parent", "{label}/{split}/{number}"),
+    ("fold=", "{label}/fold={split}/{number}"),
+    (r"_([a-z]+)\.", "{label}/{number}_{split}"),
+]
+
+
+@pytest.mark.parametrize(("rule", "form"), SPLITS_IN_PATHS)
+@pytest.mark.parametrize("command", ["images", "text", "table"])
+def test_a_part_of_paths_is_the_split(command, rule, form, tmp_path):
+    photo = next(DEMO.rglob("*.jpg")).read_bytes()
+    for number in range(24):
+        split = ("training", "dev", "holdout")[number % 3]
+        name = form.format(label=("cat", "dog")[number % 2], split=split, number=number)
+        path = tmp_path / "in" / f"{name}.{'jpg' if command == 'images' else 'csv'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo if command == "images" else f"text\nwords {number}\n".encode())
+    more = ("--size", 16) if command == "images" else ()
+    argv = (command, "--input", tmp_path / "in", "--label-from", "top", *more)
+    if command != "images":
+        argv = (command, "--input", tmp_path / "in", "--label-from", "folder:1")
+    made = make(tmp_path / "out", *argv, "--split-from", rule)
+    found = {name: {*split.classes} for name, split in made.manifest.splits.items()}
+    assert found == {name: {"cat", "dog"} for name in ("train", "validation", "holdout")}
+    assert all(len(made.keys(name)) == 8 for name in found)
+
+
+@pytest.mark.parametrize("command", ["images", "table"])
+def test_paths_that_give_no_split(command, tmp_path, capsys):
+    photo = next(DEMO.rglob("*.jpg")).read_bytes()
+    for name in ("cat/train/1", "cat/2"):
+        path = tmp_path / "in" / f"{name}.{'jpg' if command == 'images' else 'csv'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo if command == "images" else b"text\nwords\n")
+    argv = (command, "--input", tmp_path / "in", "--label-type", "none", "--split-from")
+    if command == "images":
+        made = make(tmp_path / "out", *argv, "folder:2", "--max-reject-fraction", 0.5)
+        assert made.keys("train") == {"cat/train/1.jpg"}
+        assert [*made.rejects] == ["cat/2.jpg"]
+    else:
+        assert run(*argv, "folder:2", "--output", tmp_path / "out") == 2
+        assert "2.csv gives no name of a split" in " ".join(capsys.readouterr().err.split())
+    assert run(*argv, "folder:7", "--output", tmp_path / "none") == 2
+    assert "--split-from folder:7" in capsys.readouterr().err
+    assert run(*argv, "folder", "--output", tmp_path / "none") == 2
+    assert "expected auto, folders, files, none, top" in capsys.readouterr().err
+    given = (command, "--input", f"test={tmp_path / 'in'}", *argv[3:])
+    assert run(*given, "folder:2", "--output", tmp_path / "none") == 2
+    assert "gives splits, too" in capsys.readouterr().err
+
+
 FORMATS = {
     "csv": lambda path, rows: path.write_text(
         "\n".join(["text,size", *(f"{row['text']},{row['size']}" for row in rows)]) + "\n"

@@ -149,13 +149,15 @@ class CommonConfig(
         metavar="NAME=X,...",
         help="Names of the splits, and the fraction of the records in each.",
     )
-    split_from: Literal["auto", "folders", "files", "none"] = option(
+    split_from: str = option(
         "auto",
         group=SPLITS,
+        metavar="WHAT",
         help="Part of the input that names the splits. folders: its top folders. files: the names"
         " of files of rows, such as train.csv. none: --split-column names them, or --splits"
         " divides all records. auto: a column named split, or else folders or files if all have"
-        " names of splits.",
+        " names of splits. Or a part of paths as for --label-from: folder:2, KEY= or a regular"
+        " expression whose group is the split.",
     )
     split_column: str | None = option(
         None,

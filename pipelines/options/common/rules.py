@@ -110,7 +110,7 @@ RULES: tuple[Rule, ...] = (
     # Input, labels and groups.
     _excludes("label-column", "label-from"),
     _excludes("group-column", "group-from"),
-    _excludes("split-column", "split-from=folders|files"),
+    _excludes("split-column", "split-from", unless="split-from=none"),
     _excludes("label-from", "label-type=none"),
     _excludes(_OF_LABELS, "label-type=none", why="which reads no labels",
               of="text table sensor arrays video audio"),
@@ -123,7 +123,8 @@ RULES: tuple[Rule, ...] = (
               " classes"),
     _needs("trust-transform", "preprocessing-fn"),
     _needs("trust-transform", "learned-from"),
-    _needs("confine", "input-root", why="because only that confines paths"),
+    _needs("confine", "input-root", shapes="files listing records rows texts",
+           why="because local paths of a listing are confined only with it"),
     _excludes("bytes-column", "path-column", why="because a row either holds a file or names it"
               " (for structs of bytes and a path, give --bytes-column)"),
     # Duplicates.
@@ -164,7 +165,8 @@ RULES: tuple[Rule, ...] = (
     _only("weight-column", "named held values"),
     _only("path-column", "named"),
     _only(_SEGMENTS, "named held"),
-    _only(_SEGMENTS, "named", of="audio", unless="clip-mode=split"),
+    _only(_SEGMENTS, "named", of="audio", unless="clip-mode=split",
+          why="or add --clip-mode split"),
     _only("input-root allow-store confine", "named held"),
     _only("text-column text-columns", "values"),
     _only("documents", "document"),

@@ -266,7 +266,7 @@ def test_inputs_that_cannot_be_read(fill, paths, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split_from": "names"}, "--split-from: expected one of auto, folders"),
+        ({"split_from": "names"}, "--split-from names: expected auto, folders"),
         ({"label_from": "("}, r"--label-from \(: not a valid regular expression: missing \)"),
         (
             {"label_from": ".json"},

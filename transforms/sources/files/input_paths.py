@@ -9,17 +9,15 @@ import dataclasses
 import glob
 import os
 import re
-from typing import Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.path_facts import PathFact
 
-SplitFrom = Literal["auto", "folders", "files", "none"]
 # Files that hold classes, such as .cls or .json:label. Groups: extension, field of a JSON object.
 LABEL_FILE = re.compile(r"\.(\w+)(?::([^()]+))?")
-_SPLIT_FROM = get_args(SplitFrom)
+SPLIT_WORDS = ("auto", "folders", "files", "none")  # further values of `split_from`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +52,8 @@ class Inputs:
     Attributes:
       paths: One or several inputs.
       split_from: Part that names the splits: `folders` at the top, names of `files` of many
-        records, or `none`. `auto` takes the first of a column with a usual name, folders and files
-        that names them.
+        records, `none`, or a part of a path as in `PathFact`. `auto` takes the first of a column
+        with a usual name, folders and files that names them.
       label_from: Part of a path that is the class of a file, as in `PathFact`. In archives also the
         extension of the files that hold the classes of the files next to them: `.cls`, or with a
         field of JSON, `.json:label`.
@@ -67,16 +65,13 @@ class Inputs:
     """
 
     paths: tuple[InputPath, ...]
-    split_from: SplitFrom = "auto"
+    split_from: str = "auto"
     label_from: str = "top"
     group_from: str | None = None
 
     def __post_init__(self) -> None:
-        if self.split_from not in _SPLIT_FROM:
-            raise ConfigError(
-                f"{option_name('split_from')}: expected one of {', '.join(_SPLIT_FROM)}, got"
-                f" {self.split_from!r}"
-            )
+        if self.split_from not in SPLIT_WORDS:
+            PathFact.parse("split_from", self.split_from, words=SPLIT_WORDS)
         if self.label_from.lower() == ".json":
             raise ConfigError(
                 f"{option_name('label_from')} .json: name the field that holds the class, as in"

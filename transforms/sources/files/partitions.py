@@ -10,7 +10,6 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.option_names import option_name
 from recordmill.transforms.model.usual_columns import LABELS, SPLITS
-from recordmill.transforms.sources.files.input_paths import SplitFrom
 from recordmill.transforms.sources.files.path_facts import partition_of
 
 _LEVELS = 16
@@ -60,7 +59,7 @@ def values_of(path: str) -> dict[str, str | None]:
     return {one.key: one.value for one in found if one is not None}
 
 
-def split_key(given: object, partitions: Partitions, split_from: SplitFrom) -> PartitionKey | None:
+def split_key(given: object, partitions: Partitions, split_from: str) -> PartitionKey | None:
     """Return the key of the partitions whose values are the splits, None if none are.
 
     Raises:

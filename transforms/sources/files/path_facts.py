@@ -43,7 +43,9 @@ def partition_of(name: str) -> PathPartition | None:
 
 
 class PathFact(NamedTuple):
-    """Rule for the part of a path, below the folder of the split, that is a class or a group.
+    """Rule for the part of a path that is a class or a group, below the folder of the split.
+
+    Or for the part that is the split.
 
     Without `level`, `key` and `pattern`, this is the name of the file without extension.
 
@@ -58,12 +60,13 @@ class PathFact(NamedTuple):
     pattern: str | None = None
 
     @classmethod
-    def parse(cls, option: str, text: str) -> PathFact:
+    def parse(cls, option: str, text: str, words: Sequence[str] = ()) -> PathFact:
         """Parse `top`, `parent`, `folder:N`, `file`, `KEY=` or a regular expression with a group.
 
         Args:
           option: Name of the option, for messages.
           text: Value of the option.
+          words: Other values of the option, for messages.
 
         Raises:
           ConfigError: The value has another form.
@@ -89,16 +92,30 @@ class PathFact(NamedTuple):
             ) from error
         if not groups:
             raise ConfigError(
-                f"{option_name(option, text)}: expected top, parent, folder:N, file, KEY=, or a"
+                f"{option_name(option, text)}: expected"
+                f" {', '.join([*words, 'top'])}, parent, folder:N, file, KEY=, or a"
                 " regular expression with a group (...)"
             )
         return cls(pattern=text)
 
+    def without(self, folders: Sequence[str]) -> list[str]:
+        """Return the folders of a path without the one that this fact is."""
+        if self.level:
+            at = self.level - (self.level > 0)
+            at = at if at >= 0 else at + len(folders)
+            return [name for number, name in enumerate(folders) if number != at]
+        found = (partition_of(name) for name in folders)
+        return [
+            name
+            for name, one in zip(folders, found, strict=True)
+            if self.key is None or one is None or one.key != self.key
+        ]
+
     def of(self, folders: Sequence[str], name: str) -> str | None:
-        """Return the class or the group, None if the path does not give it.
+        """Return the fact, None if the path does not give it.
 
         Args:
-          folders: Folders below that of the split, the outermost first.
+          folders: Folders around the file, the outermost first.
           name: Name of the file.
         """
         if self.level:

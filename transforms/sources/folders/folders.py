@@ -20,6 +20,7 @@ from recordmill.storage.files import Location, shown
 from recordmill.storage.members import Member
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.archives.archive_tree import LabelledMember, MisplacedMember
+from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import (
@@ -164,7 +165,7 @@ def walk_files(
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     alone = len(laid_out) == 1
-    first, labelled, grouped = None, False, False
+    first, labelled, grouped, divided = None, False, False, False
     for number, (one, finder) in enumerate(zip(laid_out, unused, strict=True)):
         root = one.root
         skipped = leave_out
@@ -183,6 +184,7 @@ def walk_files(
                     first, labelled = first or item.key, labelled or found.label is not None
                 if isinstance(found, LabelledFile):
                     grouped = grouped or found.group is not None
+                    divided = True  # or it would be rejected
                     if finder is not None:
                         finder.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
@@ -201,9 +203,13 @@ def walk_files(
         if finder is not None and (problem := finder.problem()) is not None:
             raise ConfigError(problem)
     layout = laid_out[0].layout
-    must = unlabelled == "reject" and layout.labels != "top"
+    of_path = layout.labels not in (None, "top") and LabelFiles.parse(layout.labels) is None
+    must = unlabelled == "reject" and of_path
     refuse_no_facts(
-        first, label=(layout.labels if must else None, labelled), group=(layout.groups, grouped)
+        first,
+        label=(layout.labels if must else None, labelled),
+        group=(layout.groups, grouped),
+        split=(layout.split_fact, divided),
     )
 
 

@@ -80,20 +80,26 @@ class LaidOutInput(NamedTuple):
 
 
 def refuse_no_facts(
-    first: str | None, *, label: tuple[str | None, bool], group: tuple[str | None, bool]
+    first: str | None,
+    *,
+    label: tuple[str | None, bool],
+    group: tuple[str | None, bool],
+    split: tuple[str | None, bool] = (None, False),
 ) -> None:
-    """Check that at least one path gives a class or a group, if options require them.
+    """Check that at least one path gives a class, a group or a split, if options require them.
 
     Args:
       first: Key of the first file; None without files.
       label: Value of the option if paths must give classes, and whether a path does.
       group: The same for groups.
+      split: The same for splits.
 
     Raises:
-      ConfigError: No path gives a class or a group.
+      ConfigError: No path gives one of them.
     """
     for option, noun, (text, found) in (
         ("label_from", "class", label), ("group_from", "group", group),
+        ("split_from", "split", split),
     ):  # fmt: skip
         if text is not None and first is not None and not found:
             raise ConfigError(
@@ -199,6 +205,7 @@ def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
         "files": "the names of the files",
         "shards": OF_DATASET,
     }
+    names |= {kind: f"--split-from {kind}" for kind in kinds if kind and kind not in names}
     return " and ".join(name for kind, name in names.items() if kind in kinds) or None
 
 
@@ -207,7 +214,8 @@ def _splits_of(
 ) -> Sequence[str | None]:
     """Return the split of each input: as given, or by its name if all names are those of splits."""
     given = [root.given.split for root in roots]
-    if any(given) or len(roots) == 1 or inputs.split_from == "none":
+    by_path = inputs.split_from not in ("auto", "folders", "files")
+    if any(given) or len(roots) == 1 or by_path:
         return given
     found = [_input_split(root, rules) for root in roots]
     if any(found) and not all(found):
@@ -297,7 +305,7 @@ def _layout_of(
     holds_records = functools.partial(_holds_records, root.root, rules=rules)
     if archives is not None:
         holds_records = archives.top_folders.__contains__
-    splits: Literal["folders", "files"] | None = "folders"
+    splits: str | None = "folders"
     if key is None:
         splits = _splits_from(root, folders, inputs, holds_records, file_names)
         if splits is None and inputs.split_from == "auto" and split is None:
@@ -311,6 +319,11 @@ def _layout_of(
             found = {canonical_split(value) for value in key.values}
         elif splits == "folders":
             found = {canonical_split(name) for name in folders}
+        elif splits != "files":
+            raise ConfigError(
+                f"{option_name('input', root.given)} is the split {split}, and"
+                f" {option_name('split_from', splits)} gives splits, too: leave one of them out"
+            )
         else:
             keys = () if file_names is None else file_names()
             found = {file_split(key.rpartition("/")[2]) for key in keys}
@@ -338,7 +351,7 @@ def _layout_of(
     by_key = None if key is None else key.name
     if not rules.labelled or (labels in ("top", "parent") and not folders):
         return PathLayout(splits, None, levels, by_key, groups=inputs.group_from)
-    taken = (by_key, named_key(inputs.group_from))
+    taken = (by_key, named_key(inputs.group_from), named_key(inputs.split_from))
     of_label = label_key(root.given, partitions, taken) if labels == "top" else None
     return PathLayout(splits, labels, levels, by_key, of_label, inputs.group_from)
 
@@ -349,7 +362,7 @@ def _splits_from(
     inputs: Inputs,
     holds_records: Callable[[str], bool],
     file_names: Callable[[], Iterable[str]] | None,
-) -> Literal["folders", "files"] | None:
+) -> str | None:
     """Return what names the splits of an input."""
     match inputs.split_from:
         case "folders":
@@ -359,6 +372,8 @@ def _splits_from(
             return "files"
         case "none":
             return None
+        case by_path if by_path != "auto":
+            return by_path
     if root.file:  # the name of a single file does not assign its records to a split
         return None
     found = [canonical_split(name) for name in folders]

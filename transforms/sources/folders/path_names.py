@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from recordmill.format.split_names import canonical_split, is_split_name
 from recordmill.transforms.sources.archives.label_files import LabelFiles
@@ -23,7 +22,8 @@ class PathLayout:
 
     Attributes:
       splits: `folders` if the first folder is the split, `files` if the name of the file contains
-        it, `shards` if its name begins with it, as in a dataset of recordmill.
+        it, `shards` if its name begins with it, as in a dataset of recordmill; otherwise the part
+        of a path that it is, as `Inputs.split_from`.
       labels: As `Inputs.label_from`; None if there are no classes.
       partitions: Keys of folders such as `kind=cat`, the outermost first.
       split_key: Key among these whose values are the splits.
@@ -31,7 +31,7 @@ class PathLayout:
       groups: As `Inputs.group_from`.
     """
 
-    splits: Literal["folders", "files", "shards"] | None = None
+    splits: str | None = None
     labels: str | None = None
     partitions: tuple[str, ...] = ()
     split_key: str | None = None
@@ -46,6 +46,8 @@ class PathLayout:
     @property
     def form(self) -> str:
         """The form of paths, for messages."""
+        if self._split is not None:
+            return f"a path in which --split-from {self.splits} is a split"
         parts = ["SPLIT"] if self.splits == "folders" else []
         if self.labels in ("top", "parent"):
             parts.append("LABEL")
@@ -65,7 +67,9 @@ class PathLayout:
             return self._of_partitions(key)
         *folders, name = key.split("/")
         split = None
-        if self.splits == "folders" and folders:
+        if self._split is not None:
+            split = _named_split(self._split.of(folders, name))
+        elif self.splits == "folders" and folders:
             split = canonical_split(folders[0]) or folders[0]
         elif self.splits == "files":
             split = file_split(name)
@@ -82,6 +86,8 @@ class PathLayout:
 
     def _below_split(self, folders: list[str]) -> list[str]:
         """Return the folders around a file without the folder of its split."""
+        if self._split is not None:
+            return self._split.without(folders)
         if self.partitions:
             return [one for one in folders if not one.startswith(f"{self.split_key}=")]
         return folders[1:] if self.splits == "folders" else folders
@@ -90,10 +96,10 @@ class PathLayout:
         """Return (split, label) of a file in partitions."""
         *folders, name = key.split("/")
         values = values_of(key)
-        split = values.get(self.split_key or "")
-        if split is not None:
-            split = canonical_split(split) or (split if is_split_name(split) else None)
-        elif self.splits == "files":
+        split = _named_split(values.get(self.split_key or ""))
+        if self._split is not None:
+            split = _named_split(self._split.of(folders, name))
+        elif split is None and self.splits == "files":
             split = file_split(name)
         if self.label_key is not None:
             return split, values.get(self.label_key)
@@ -111,12 +117,29 @@ class PathLayout:
             return None
         return PathFact.parse("label_from", self.labels)
 
+    @property
+    def split_fact(self) -> str | None:
+        """The part of a path that `splits` names; None if it is one of the words."""
+        return None if self.splits in ("folders", "files", "shards") else self.splits
+
+    @functools.cached_property
+    def _split(self) -> PathFact | None:
+        fact = self.split_fact
+        return None if fact is None else PathFact.parse("split_from", fact)
+
     @functools.cached_property
     def _group(self) -> PathFact | None:
         return None if self.groups is None else PathFact.parse("group_from", self.groups)
 
     def _label_of(self, folders: Sequence[str], name: str) -> str | None:
         return None if self._label is None else self._label.of(folders, name)
+
+
+def _named_split(name: str | None) -> str | None:
+    """Return the split of a name, None if the name cannot be that of a split."""
+    if name is None:
+        return None
+    return canonical_split(name) or (name if is_split_name(name) else None)
 
 
 def splits_in(name: str) -> list[str]:

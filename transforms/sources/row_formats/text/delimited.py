@@ -93,13 +93,20 @@ class DelimitedFile:
         return {name: ColumnType() for name in self._names}
 
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
+        """Yield the sections; an empty one for a header without rows, which may be data."""
         self._file.hold()
         begin = self._file.begin if self._shape.columns else self._first_row[1]
         if self._shape.columns:
             self._refuse_header()
         elif self._shape.checks_header:
             self._refuse_other_text()
-        return self._file.sections(begin, size)
+        sections = self._file.sections(begin, size)
+        first = next(sections, None)
+        if first is not None:
+            yield first
+        elif not self._shape.columns and self._first_row[0]:
+            yield FileSection(begin, begin, 1, 0)
+        yield from sections
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         return unify(column_types for column_types, _ in self.typed_rows(section, names, ()))

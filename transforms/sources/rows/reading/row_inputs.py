@@ -92,6 +92,11 @@ class RowInput:
                 continue
             facts = one.facts(item.key)
             if one.layout.splits is not None and facts.split is None:
+                if (text := one.layout.split_fact) is not None:
+                    raise ConfigError(
+                        f"{option_name('split_from', text)}: the path of {shown(item.path)} gives"
+                        " no name of a split: move it, or select files with a pattern"
+                    )
                 raise ConfigError(
                     f"the path of {shown(item.path)} names no split, but other files of"
                     f" {one.root.given} do: move it, select files with a pattern, or pass"

@@ -82,6 +82,7 @@ def list_sections(
     anomalies: list[tuple[str, QuoteAnomalies]] = []
     unused = unused_splits(rows.laid_out)
     first, labelled, grouped = None, False, False
+    header_only, has_rows = None, False  # the first file that has a header alone
     for one in rows.find(unused):
         if isinstance(one, SkippedPath):
             found.filter(one)
@@ -95,6 +96,9 @@ def list_sections(
                 opened = rows.open(file)
                 whole_file = [FileSection(0, file.size, 0, 0)]
                 for section in whole_file if whole else opened.sections(limits.PART_BYTES):
+                    is_empty = section.start == section.end
+                    header_only = header_only or (file.key if is_empty else None)
+                    has_rows = has_rows or not is_empty
                     if not found.has_room(section.size):
                         yield found.take()
                     found.add_section(file, section, **facts._asdict())
@@ -103,9 +107,14 @@ def list_sections(
         if found.full:
             yield found.take()
     yield found.take()
-    if not found.totals["rows"] and rows.noun == "listing":
+    if not has_rows and rows.noun == "listing":
         raise ConfigError(f"the listing {rows.input} has no rows")
-    if not found.totals["rows"]:
+    if not has_rows and header_only is not None:
+        raise ConfigError(
+            f"found no rows in {rows.input}: the only row of {header_only} was read as its header;"
+            f" if it is data, name the columns with {option_name('columns')}"
+        )
+    if not has_rows:
         raise ConfigError(
             f"found no rows in {rows.input}"
             + (f" ({found.summary()})" if found.summary() else "")
