@@ -123,7 +123,7 @@ RULES: tuple[Rule, ...] = (
               " classes"),
     _needs("trust-transform", "preprocessing-fn"),
     _needs("trust-transform", "learned-from"),
-    _needs("confine", "input-root", shapes="files listing records rows texts",
+    _needs("confine", "input-root", shapes="self named placed values document",
            why="because local paths of a listing are confined only with it"),
     _excludes("bytes-column", "path-column", why="because a row either holds a file or names it"
               " (for structs of bytes and a path, give --bytes-column)"),

@@ -667,7 +667,7 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ({}, {}, "the input {}/in does not exist: check the path"),
         ({"in/x": ""}, {}, "found no rows in {}/in (1 left out as extension): expected a file of"),
         ({"in/a.csv": "", "in/.b.csv": ""}, {}, "(1 left out as empty, 1 left out as hidden)"),
-        ({"in/a.csv": "text\n"}, {}, "found no rows in {}/in: expected a file of rows"),
+        ({"in/a.csv": "text\n"}, {}, "in {}/in: the only row of a.csv was read as its header"),
         ({"in/a.jsonl": "\n\n"}, {}, "no usable record in {}/in: expected JSON objects"),
         ({"in/a.jsonl": "1\n[2]"}, {}, "no usable record in {}/in: expected JSON objects"),
         ({"in/a.jsonl": '{"a.b": 1, "a": {"b": 2}}'}, {}, "and distinct names (b in "),
