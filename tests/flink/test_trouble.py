@@ -141,7 +141,9 @@ def test_a_changed_file_is_told_as_everywhere(flink, tmp_path):
     for number in range(3):
         (photos / "a" / f"{number}.jpg").write_bytes(source.read_bytes())
     program = (
-        "import sys; from recordmill.pipelines import cli; from recordmill.pipelines.jobs import job\n"
+        "import sys\n"
+        "from recordmill.pipelines import cli\n"
+        "from recordmill.pipelines.jobs import job\n"
         "real = job.list_input\n"
         "def listed(*args, **kw):\n"
         f"    found = real(*args, **kw); open({str(photos / 'a' / '1.jpg')!r}, 'ab').write(b'x')\n"
