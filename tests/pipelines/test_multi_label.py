@@ -199,7 +199,7 @@ def test_classes_that_are_integers_are_sorted_as_numbers(tmp_path):
     ("argv", "message"),
     [
         (["--label-separator", " "], "--label-separator: expected a text such as '|' or ','"),
-        (["--label-separator", "|", "--label-type", "int"], "--label-type int there are none"),
+        (["--label-separator", "|", "--label-type", "int"], "--label-type int, which gives no"),
         (["--label-separator", "|", "--drop-columns", "label"], "no column of classes was found"),
     ],
 )

@@ -26,7 +26,7 @@ def with_several(
     column_types: of the columns. separator: of --label-separator. where: the input, for messages.
 
     Raises:
-      ConfigError: the items of the lists are no labels, few values are no lists, or there is
+      ConfigError: the items of the lists are not labels, some values are not lists, or there is
         nothing to separate.
     """
     if roles.label is None:
