@@ -73,7 +73,7 @@ class _ReadRows(ReadStep):
     @property
     def _numbers_from(self) -> str | None:
         """The column with the numbers to predict, which may hold a fact of paths."""
-        in_paths = None if self.label_from == "top" else path_column("label", self.label_from)
+        in_paths = None if self.label_from is None else path_column("label", self.label_from)
         return self.label_column or in_paths
 
     @property

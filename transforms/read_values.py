@@ -159,8 +159,8 @@ class ReadStep(OrderedStep):
         paths as for `label_from`. `auto` takes the first of a column with a usual name, folders
         and files that gives them.
       label_from: Part of the path of a file that is its class: `top`, `parent`, `folder:N`, `file`,
-        `KEY=`, or a regular expression with a group. With the default, `top`, a column gives the
-        classes of rows.
+        `KEY=`, or a regular expression with a group. Default: the top folder for files, a column
+        for rows.
       group_from: Part of the path of a file that is its group, as for `label_from`. Default: paths
         give no groups.
     """
@@ -175,7 +175,7 @@ class ReadStep(OrderedStep):
     _: dataclasses.KW_ONLY
     workers: int = 0
     split_from: str = "auto"
-    label_from: str = "top"
+    label_from: str | None = None
     group_from: str | None = None
 
     def _check_together(self) -> None:

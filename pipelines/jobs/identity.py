@@ -27,10 +27,17 @@ def shaping_of(
     return {
         **{key: value for key, value in declaration.shaping(config).items() if key != "seed"},
         **{"kind": data_type.name, **data_type.shaping},
+        **_top_of_rows(config, data_type),
         **({} if labels is None else {"labels_file": list(labels)}),
         **fingerprint_shaping(config, data_type),
         **config.selection_shaping(),
     }
+
+
+def _top_of_rows(config: CommonConfig, data_type: DataType) -> dict[str, str]:
+    """Return --label-from top if it is given for rows, whose default is a column of classes."""
+    of_rows = data_type.shape is None or data_type.shape.payload == "held"
+    return {"label_from": "top folder"} if of_rows and config.label_from == "top" else {}
 
 
 def versions_of(config: CommonConfig, data_type: DataType) -> dict[str, str]:

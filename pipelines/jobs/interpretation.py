@@ -194,14 +194,17 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
 
 def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
     """Return whether values of the input are the classes, not names of its folders or files."""
-    by_content = LabelFiles.parse(config.label_from) is not None or value_of(config, "intervals")
+    by_content = LabelFiles.parse(config.label_from or "") is not None or value_of(
+        config, "intervals"
+    )
     by_column = roles is not None and roles.classes and not _in_paths(config, roles)
     return bool(by_column or _array_labels(config) is not None or by_content)
 
 
 def _in_paths(config: CommonConfig, roles: ColumnRoles) -> bool:
     """Return whether the paths of tables give the classes."""
-    return roles.classes == path_column("label", config.label_from)
+    given = config.label_from
+    return given is not None and roles.classes == path_column("label", given)
 
 
 def renames_of(config: CommonConfig, roles: ColumnRoles | None) -> Mapping[str, str]:
@@ -271,7 +274,7 @@ def _path_labels(config: CommonConfig, layout: Layout) -> str:
     """Return the part of the paths that gives the labels."""
     below = "the folders below the split" if layout.split_source == FOLDERS else FOLDERS
     return {"top": below, "parent": "the folders around the files"}.get(
-        config.label_from, f"--label-from {config.label_from}"
+        config.label_from or "top", f"--label-from {config.label_from}"
     )
 
 

@@ -350,3 +350,60 @@ def test_the_key_of_the_groups_is_no_candidate_for_the_class(tmp_path):
         made = Made(tmp_path / command)
         assert {row["group"] for row in made.index("train")} == {"0", "1"}
         assert tuple(made.manifest.labels or ()) == labels
+
+
+@pytest.mark.parametrize("command", ["table", "text"])
+def test_an_explicit_top_folder_is_the_class_of_rows(command, tmp_path):
+    data = tables(tmp_path / "in", "csv")
+    argv = (command, "--input", data, "--splits", "train=1")
+    plain = make(tmp_path / "plain", *argv)
+    assert not plain.manifest.labels
+    made = make(tmp_path / "out", *argv, "--label-from", "top")
+    assert made.manifest.splits["train"].classes == {"de": 30, "en": 25, "fr": 25}
+    assert plain.manifest.options["label_from"] == "top"
+    again = run(*argv, "--label-from", "top", "--seed", 3, "--output", tmp_path / "plain")
+    assert again == 2  # another job, which would need --overwrite
+
+
+def test_a_key_of_folders_may_have_two_roles(tmp_path):
+    for kind in ("cat", "dog"):
+        for number in range(4):
+            path = tmp_path / "in" / f"kind={kind}" / f"day={number}" / "rows.csv"
+            path.parent.mkdir(parents=True)
+            path.write_text("x\n" + "".join(f"{number}{row}\n" for row in range(5)))
+    argv = ("table", "--input", tmp_path / "in", "--splits", "train=1", "--label-from", "kind=")
+    made = make(tmp_path / "out", *argv, "--group-column", "kind")
+    assert {(row["label"], row["group"]) for row in made.index("train")} == {
+        ("cat", "cat"),
+        ("dog", "dog"),
+    }
+    argv = (*argv[:5], "--label-column", "kind", "--group-from", "kind=")
+    assert make(tmp_path / "again", *argv).keys("train") == made.keys("train")
+
+
+def test_messages_name_the_option_not_a_column(tmp_path, capsys):
+    data = tables(tmp_path / "in", "csv")
+    argv = ("table", "--input", data, "--label-from", "folder:1", "--label-type", "int")
+    assert run(*argv, "--output", tmp_path / "out") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--label-from folder:1: expected" in said
+    assert "column '--label-from" not in said
+
+
+@pytest.mark.parametrize("more", [(), ("--no-statistics",)])
+@pytest.mark.parametrize("command", ["table", "sensor"])
+def test_a_column_with_the_name_of_the_class_beside_a_class_in_the_path(
+    command, more, tmp_path, capsys
+):
+    for kind in ("run", "walk"):
+        path = tmp_path / "in" / kind / "rows.csv"
+        path.parent.mkdir(parents=True)
+        path.write_text("t,x,label\n" + "".join(f"{at},{at},q\n" for at in range(20)))
+    argv = [command, "--input", tmp_path / "in", "--label-from", "parent", "--splits", "train=1"]
+    argv += ["--time-column", "t", "--window", 5] if command == "sensor" else []
+    assert run(*argv, *more, "--output", tmp_path / "none") == 2
+    assert "or drop it with --drop-columns label" in capsys.readouterr().err.replace(
+        "the column", "it"
+    )
+    made = make(tmp_path / "out", *argv, *more, "--drop-columns", "label")
+    assert {*made.manifest.splits["train"].classes} == {"run", "walk"}

@@ -374,7 +374,7 @@ def test_gaps_repeats_and_late_rows(options, expected, more, tmp_path):
                 *("--time-column", "time", "--series-column", "machine", "--window", 2),
                 *("--group-column", "heat"),
             ],
-            "--group-column: series '.' has group '.*' in plant.csv#.*, and '.*' in plant",
+            "groups: series '.' has group '.*' in plant.csv#.*, and '.*' in plant",
         ),
         (
             ["--time-column", "time", "--series-column", "machine", "--window", 99],

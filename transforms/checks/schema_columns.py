@@ -31,8 +31,7 @@ def profiled_fields(layout: Layout, made: pa.Schema | None) -> dict[str, pa.Fiel
         if LABEL in fields:
             raise ConfigError(
                 f"column {LABEL!r} has the name that is reserved for the class in schemas and"
-                f" statistics: rename it, drop it with {option_name('drop_columns', LABEL)}, or run"
-                f" without {option_name('schema')} and {option_name('statistics')}"
+                f" statistics: rename it, or drop it with {option_name('drop_columns', LABEL)}"
             )
         fields[LABEL] = pa.field(LABEL, pa.string())
     return fields

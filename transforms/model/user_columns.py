@@ -60,7 +60,8 @@ def merged(declared: Features, *others: Features, where: str) -> Features:
             if name in found:
                 raise ConfigError(
                     f"column {name!r} of the {where} has the name of a feature that the pipeline"
-                    " writes: rename the column"
+                    " writes: rename the column, or drop it with"
+                    f" {option_name('drop_columns', name)}"
                 )
         found |= some
     return found

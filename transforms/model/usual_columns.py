@@ -10,6 +10,11 @@ SPLITS = ("split",)
 OF_PATHS = ("--label-from ", "--group-from ")
 
 
+def column_named(name: str) -> str:
+    """Return the place of values for messages: `column 'x'`, or the option with a fact of paths."""
+    return name if name.startswith(OF_PATHS) else f"column {name!r}"
+
+
 def quoted(names: Iterable[str]) -> str:
     """Return the names of columns as a list for a message, without those of facts of paths."""
     return ", ".join(repr(one) for one in names if not one.startswith(OF_PATHS)) or "no columns"

@@ -14,8 +14,9 @@ from recordmill.transforms.windowing.series_steps import STEP
 from recordmill.transforms.windowing.time_survey import SERIES
 
 _GROUPS_DIFFER = (
-    "--group-column: series {series!r} has group {first} in {key}, and {other} in {other_key}, but"
-    " a series goes to one split as a whole: use --series-column, or leave --group-column out"
+    "groups: series {series!r} has group {first} in {key}, and {other} in {other_key}, but a series"
+    " goes to one split as a whole: use --series-column, or leave --group-column or --group-from"
+    " out"
 )
 _STEPS_DIFFER = (
     "--step: series {series!r} has the step {first} in {key}, and {other} in {other_key}: give a"

@@ -105,16 +105,17 @@ class CommonConfig(
         metavar="COLUMN,...",
         help="Columns to drop; all other columns become features.",
     )
-    label_from: str = option(
-        "top",
+    label_from: str | None = option(
+        None,
         group=MEANING,
+        show=lambda part: part or "top",
         metavar="top|parent|folder:N|file|KEY=|REGEX|.EXT",
         help="Part of the path of a file, below the folder of its split, that is its class. top:"
         " the top folder. parent: the folder around the file. folder:N: the Nth folder; -1 is the"
         " one around the file. file: the name without extension. KEY=: the value of a folder"
         " KEY=VALUE. REGEX: the first group of a regular expression that is searched for. .EXT: in"
         " archives, the content of a file next to it: .cls, or .json:FIELD. Rows of tables have"
-        " the class of their file; by default a column gives it.",
+        " the class of their file. Default: top for files, a column for rows.",
     )
     group_from: str | None = option(
         None,

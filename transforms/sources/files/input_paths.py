@@ -56,7 +56,7 @@ class Inputs:
         with a usual name, folders and files that names them.
       label_from: Part of a path that is the class of a file, as in `PathFact`. In archives also the
         extension of the files that hold the classes of the files next to them: `.cls`, or with a
-        field of JSON, `.json:label`.
+        field of JSON, `.json:label`. None: the folders at the top for files, a column for rows.
       group_from: Part of a path that is the group of a file, as in `PathFact`; None if paths give
         no groups.
 
@@ -66,18 +66,18 @@ class Inputs:
 
     paths: tuple[InputPath, ...]
     split_from: str = "auto"
-    label_from: str = "top"
+    label_from: str | None = None
     group_from: str | None = None
 
     def __post_init__(self) -> None:
         if self.split_from not in SPLIT_WORDS:
             PathFact.parse("split_from", self.split_from, words=SPLIT_WORDS)
-        if self.label_from.lower() == ".json":
+        if (self.label_from or "").lower() == ".json":
             raise ConfigError(
                 f"{option_name('label_from')} .json: name the field that holds the class, as in"
                 f" {option_name('label_from')} .json:label"
             )
-        if not LABEL_FILE.fullmatch(self.label_from):
+        if self.label_from is not None and not LABEL_FILE.fullmatch(self.label_from):
             PathFact.parse("label_from", self.label_from)
         if self.group_from is not None:
             PathFact.parse("group_from", self.group_from)
@@ -89,6 +89,11 @@ class Inputs:
 
     def __str__(self) -> str:
         return ", ".join(one.path for one in self.paths)
+
+    @property
+    def labels_of_files(self) -> str:
+        """The part of the path of a file that is its class, given or by default."""
+        return "top" if self.label_from is None else self.label_from
 
     @property
     def single(self) -> InputPath | None:

@@ -172,7 +172,7 @@ def _archives_of(root: InputRoot, inputs: Inputs, rules: LayoutRules) -> Archive
         skip=rules.skip,
         usable=rules.archived,
         split_of=file_split if by_name else None,
-        labels=LabelFiles.parse(inputs.label_from) if rules.labelled else None,
+        labels=LabelFiles.parse(inputs.labels_of_files) if rules.labelled else None,
     )
 
 
@@ -334,7 +334,7 @@ def _layout_of(
                 f" have names of others ({names}): pass those of each split as an"
                 f" {option_name('input')}; {IGNORE}"
             )
-    labels = inputs.label_from
+    labels = inputs.labels_of_files
     by_file = LabelFiles.parse(labels) is not None
     if by_file and archives is None:
         raise ConfigError(

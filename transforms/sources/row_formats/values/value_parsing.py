@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.option_checks import list_item
+from recordmill.transforms.model.usual_columns import column_named
 from recordmill.transforms.sources.row_formats.values.column_types import NARROW, ColumnType
 from recordmill.transforms.sources.row_formats.values.iso_times import arrow_times
 
@@ -162,7 +163,7 @@ class ValueParser:
 
 def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     """Return the message for a value that does not have the type of its column."""
-    message = f"column {name!r}: {value_mismatch(kind, value)}{decimal_hint(value)}"
+    message = f"{column_named(name)}: {value_mismatch(kind, value)}{decimal_hint(value)}"
     if pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(value):
         message += (
             ", which has an offset from UTC: convert times to UTC, without an offset, in the input,"

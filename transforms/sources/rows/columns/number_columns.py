@@ -9,6 +9,7 @@ from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.usual_columns import column_named
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.folders.number_labels import NUMBERS, LabelType, beyond_float32
 from recordmill.transforms.sources.folders.references import Unlabelled, no_label
@@ -21,7 +22,6 @@ from recordmill.transforms.sources.rows.columns.record_columns import (
     InvalidRows,
     invalid_rows,
     is_null,
-    place_of_values,
     user_field,
 )
 
@@ -112,7 +112,7 @@ def _rows_without_number(rows: Rows, name: str) -> InvalidRows:
     """Return the rows without a number in the column of numbers to predict."""
 
     def missing(row: int) -> RejectCause:
-        return no_label(f"a number in {place_of_values(name)}, row {rows.numbers[row]}")
+        return no_label(f"a number in {column_named(name)}, row {rows.numbers[row]}")
 
     return InvalidRows(is_null(rows.columns[name]), missing)
 
@@ -122,7 +122,7 @@ def _rows_out_of_range(rows: Rows, name: str) -> InvalidRows:
     values = rows.columns[name]
 
     def too_large(row: int) -> str:
-        return f"column {name!r}: {values[row].as_py():g} is not a finite float32"
+        return f"{column_named(name)}: {values[row].as_py():g} is not a finite float32"
 
     return invalid_rows(rows, beyond_float32(values), too_large)
 

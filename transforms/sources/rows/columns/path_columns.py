@@ -20,7 +20,12 @@ _OTHERS |= {"split"}
 
 
 def path_columns(
-    keys: Sequence[str], names: Collection[str], options: RowOptions, *, labelled: bool
+    keys: Sequence[str],
+    names: Collection[str],
+    options: RowOptions,
+    *,
+    labelled: bool,
+    used: Collection[str | None] = (),
 ) -> tuple[str, ...]:
     """Return the keys of folders that have a role, and are not columns of the files.
 
@@ -31,11 +36,12 @@ def path_columns(
       names: Columns of the files.
       options: Options that name columns.
       labelled: Whether paths give classes.
+      used: Keys that other options name, which are not the classes by default.
     """
     wanted = {options.label_column, options.split_column, options.group_column, options.key_column}
     labelled |= options.label_column is not None
     if not labelled and not {name.lower() for name in names}.intersection(LABELS):
-        wanted |= {key for key in keys if key.lower() in LABELS}
+        wanted |= {key for key in keys if key.lower() in LABELS and key not in used}
     return tuple(key for key in keys if key in wanted and key not in names)
 
 

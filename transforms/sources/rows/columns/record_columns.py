@@ -23,6 +23,7 @@ from recordmill.transforms.model.label_spelling import respell
 from recordmill.transforms.model.ragged import list_array
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.user_columns import is_list, user_feature
+from recordmill.transforms.model.usual_columns import column_named
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.folders.number_labels import beyond_float32
 from recordmill.transforms.sources.folders.references import (
@@ -113,11 +114,6 @@ def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
 def keys_of(rows: Rows, roles: ColumnRoles) -> pa.Array:
     """Return the values of the key columns, joined: string[n], null if one is missing."""
     return join_keys([empty_as_null(rows.columns[name]) for name in roles.keys])
-
-
-def place_of_values(name: str) -> str:
-    """Return the place of the values of a column for messages: it may be the path of a file."""
-    return name if name.startswith("--label-from ") else f"column {name!r}"
 
 
 def label_fields(roles: ColumnRoles) -> list[pa.Field]:
@@ -234,7 +230,7 @@ def _label_faults(
     """Return the rows without label, if these are rejected, and those with an invalid label."""
 
     def missing(row: int) -> RejectCause:
-        where = place_of_values(str(roles.classes))
+        where = column_named(str(roles.classes))
         return no_label(f"one in {where}, row {rows.numbers[row]}")
 
     def invalid(row: int) -> str:
@@ -286,7 +282,7 @@ def _large_numbers(
 
 
 def _too_large(name: str, numbers: Mapping[int, float], row: int) -> str:
-    return f"column {name!r}: {numbers[row]:g} is not a finite float32"
+    return f"{column_named(name)}: {numbers[row]:g} is not a finite float32"
 
 
 def _distant_times(rows: Rows, user_columns: Sequence[str]) -> list[InvalidRows]:

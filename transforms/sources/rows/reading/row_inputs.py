@@ -132,33 +132,35 @@ class RowInput:
         rules = LayoutRules(
             skip=skipped_among_rows,
             file_names=self._file_names,
-            labelled=self._label_from is not None,
+            labelled=Inputs.of(self.input).label_from is not None,
             is_dataset=is_dataset,
             usable=self.format.recognizes,
         )
         found = lay_out(Inputs.of(self.input), rules)
         for one in found:
             check_folders_around(one.root)
-        if self._label_from is not None and all(one.layout.labels is None for one in found):
+        label_from = Inputs.of(self.input).label_from
+        if label_from is not None and all(one.layout.labels is None for one in found):
             raise ConfigError(
-                f"{option_name('label_from', self._label_from)}: {self.input} has no folders"
+                f"{option_name('label_from', label_from)}: {self.input} has no folders"
             )
         return found
 
     @property
-    def _label_from(self) -> str | None:
-        """The part of a path that gives the classes; None for `top`, the default of files."""
-        label_from = Inputs.of(self.input).label_from
-        return None if label_from == "top" else label_from
-
-    @property
     def path_roles(self) -> Mapping[str, str]:
         """{system column: name as of `path_column`} of the roles that facts in paths have."""
+        inputs = Inputs.of(self.input)
         given = (
-            (batch.LABEL, "label", self._label_from),
-            (batch.GROUP, "group", Inputs.of(self.input).group_from),
+            (batch.LABEL, "label", inputs.label_from),
+            (batch.GROUP, "group", inputs.group_from),
         )
         return {column: path_column(role, text) for column, role, text in given if text is not None}
+
+    @property
+    def used_keys(self) -> set[str | None]:
+        """Keys of folders KEY=VALUE that options name for a fact in paths."""
+        inputs = Inputs.of(self.input)
+        return {named_key(inputs.group_from), named_key(inputs.label_from)}
 
     def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:
         """Return the facts about the paths of the files.
@@ -167,14 +169,7 @@ class RowInput:
           unused: The finders that `find` has filled.
         """
         layouts = [one.layout for one in self.laid_out]
-        given = Inputs.of(self.input)
-        taken = {named_key(given.group_from), named_key(given.label_from)}
-        keys = [
-            key
-            for one in layouts
-            for key in one.partitions
-            if key not in taken and key != one.split_key
-        ]
+        keys = [key for one in layouts for key in one.partitions if key != one.split_key]
         problems = (one.problem() for one in unused if one is not None)
         return InputFacts(
             split_source=split_source(self.laid_out),

@@ -123,10 +123,9 @@ def list_sections(
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
     given = Inputs.of(rows.input)
-    must = must_label and given.label_from != "top"
     refuse_no_facts(
         first,
-        label=(given.label_from if must else None, labelled),
+        label=(given.label_from if must_label else None, labelled),
         group=(given.group_from, grouped),
     )
     notes = tuple(quote_notes(anomalies).values())

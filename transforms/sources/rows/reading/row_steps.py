@@ -181,13 +181,13 @@ class RowSteps(RowOptions):
             raise no_usable_record(self.row_input)
         refuse_delimiter(list(column_types), self.format, where)
         refuse_unknown_missing(parser, column_types, where=where)
-        in_path = self.row_input.path_roles
+        in_path, used = self.row_input.path_roles, self.row_input.used_keys
         from_path = path_columns(
-            facts.partitions, column_types, self, labelled=batch.LABEL in in_path
+            facts.partitions, column_types, self, labelled=batch.LABEL in in_path, used=used
         )
         of_path = (*from_path, *in_path.values())
         roles = self._roles([*column_types, *of_path])
-        found = [key for key in facts.partitions if key not in column_types]
+        found = [key for key in facts.partitions if key not in column_types and key not in used]
         classless = self.label_type == "none" or not self._needs_classes
         notes: dict[str, Note] = {
             **unread_columns(found, roles, where=where, may_lack_classes=classless)
