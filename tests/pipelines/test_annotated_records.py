@@ -240,7 +240,7 @@ def without(*names: str) -> dict[str, Values]:
         (
             record_of(0),
             ("--unannotated", "drop"),
-            "--unannotated drop: applies to files",
+            "--unannotated drop: applies only to files",
         ),
         (record_of(0), ("--mask-ignore", "0"), "--mask-ignore: has no effect without --masks"),
         (record_of(0), ("--label-column", "x"), "--label-column: cannot be combined with the"),

@@ -282,7 +282,7 @@ WRONG = {
     "chunk 0": (["--chunk", 0], "--chunk: expected 1 or more, got 0"),
     "stride 0": (["--chunk", 2, "--chunk-stride", 0], "--chunk-stride: expected 1 or more"),
     "bytes": (["--max-array-bytes", "3GB"], "--max-array-bytes: expected 1 to 2146435072"),
-    "column": (["--label-column", "x"], "--label-column: applies to listings"),
+    "column": (["--label-column", "x"], "--label-column: applies only to listings"),
     "no labels": (
         ["--label-input", "nowhere.npy", "--per-item"],
         "--label-input: nowhere.npy does not exist",

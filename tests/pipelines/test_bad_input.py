@@ -218,8 +218,8 @@ CASES = [
         *OUT,
         make=write("list.csv", "where,label\na.jpg,a\n"),
     ),
-    case("columns of a folder", 2, "applies to listings", *IN, *OUT, "--label-column", "x"),
-    case("drop of a folder", 2, "applies to listings", *IN, *OUT, "--drop-columns", "x"),
+    case("columns of a folder", 2, "applies only to listings", *IN, *OUT, "--label-column", "x"),
+    case("drop of a folder", 2, "applies only to listings", *IN, *OUT, "--drop-columns", "x"),
     case("augment nothing", 2, "--balance oversample", *IN, *OUT, "--augment", "flip"),
     case("labels file", 2, "--labels-file", *IN, *OUT, "--labels-file", "{tmp}/none.txt"),
     case(

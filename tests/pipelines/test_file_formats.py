@@ -202,7 +202,7 @@ def test_listings_get_hints(name, text, argv, words, photos, tmp_path, capsys):
 def test_options_of_listings_are_refused_for_a_folder(command, photos, tmp_path, capsys):
     output = ("--output", tmp_path / "out")
     assert run(command, "--input", photos, *output, "--skip-rows", "2") == 2
-    assert "--skip-rows: applies to listings" in capsys.readouterr().err
+    assert "--skip-rows: applies only to listings" in capsys.readouterr().err
 
 
 def words(count: int) -> str:

@@ -44,8 +44,8 @@ def test_segments_of_files_in_a_table_are_an_error(tmp_path, capsys, kind, optio
     given = ("--input", tmp_path / "aud.parquet", "--output", tmp_path / "out")
     assert run("audio", *given, f"--{option}-column", option) == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert f"--{option}-column: applies to listings" in error
-    assert f"--input {tmp_path / 'aud.parquet'} holds tables that hold files" in error
+    assert f"--{option}-column: applies only to listings" in error
+    assert f"--input {tmp_path / 'aud.parquet'} is read as tables that hold files" in error
     assert "or add --clip-mode split" in error
     assert not (tmp_path / "out").exists()
 

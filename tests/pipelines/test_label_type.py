@@ -188,7 +188,7 @@ def test_integers_of_listings_of_any_format(form, tmp_path):
 def test_a_listing_whose_label_is_no_number(tmp_path):
     pq.write_table(pa.table({"path": ["a.png"], "y": [[1, 2]]}), tmp_path / "list.parquet")
     source = FileList(path=str(tmp_path / "list.parquet"), label_column="y", label_type="int")
-    with pytest.raises(ConfigError, match=r"'y' has type list<.*which holds no numbers: name"):
+    with pytest.raises(ConfigError, match=r"'y' of .* has the type list<.*, not numbers: name"):
         next(source.scan())
 
 

@@ -194,9 +194,9 @@ def test_bad_values_are_rejects(files: dict[str, bytes], tmp_path: pathlib.Path)
         (
             {"image": STRUCT},
             ("--annotations", "x.json"),
-            "--annotations: applies to files in folders",
+            "--annotations: applies only to files in folders",
         ),
-        ({"image": STRUCT}, ("--masks", "masks"), "--masks: applies to files in folders"),
+        ({"image": STRUCT}, ("--masks", "masks"), "--masks: applies only to files in folders"),
         ({"image": STRUCT}, ("--label-from", "parent"), "has no folders"),
         ({"image": STRUCT, "box": STRUCT}, ("--bytes-column", "image"), "drop it with --drop-col"),
     ],

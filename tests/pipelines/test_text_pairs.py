@@ -360,7 +360,7 @@ def test_tokenizer_files_that_do_not_separate_texts(source, tmp_path, capsys):
     argv = ("--input", folder, "--output", tmp_path / "out", "--text-columns", "a,b")
     assert run("text", *argv) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "--text-columns: applies to files of rows, and --input" in message
+    assert "--text-columns: applies only to files of rows, but --input" in message
 
 
 def test_an_exported_model_has_one_input(source, tmp_path, capsys):

@@ -472,7 +472,7 @@ WRONG = {
     "frames": (["--clip-frames", 0], "--clip-frames: expected 1 or more, got 0"),
     "fps": (["--fps", 0], "--fps: expected 0.001 to 10000"),
     "rest": (["--clip-rest", "keep"], "--clip-rest"),
-    "column": (["--start-column", "x"], "--start-column: applies to listings"),
+    "column": (["--start-column", "x"], "--start-column: applies only to listings"),
     "mode": (["--resize-mode", "pad"], "--resize-mode pad: requires --size"),
     "huge": (
         ["--image-format", "raw", "--size", 8000, "--clip-frames", 64],

@@ -98,7 +98,7 @@ def test_a_corrected_weight_moves_no_record(source, tmp_path):
     [
         ("table", ["--weight-column", "ww"], "no column 'ww' in"),
         ("images", ["--weight-column", "ww"], "no column 'ww' in"),
-        ("table", ["--weight-column", "label"], "is the label, the key or the like, too"),
+        ("table", ["--weight-column", "label"], "has another role (label"),
         ("table", ["--weight-column", "w", "--zscore", "w"], "makes a feature of it"),
         ("text", ["--weight-column", "w", "--features", "tokens", "--tokenizer", "whitespace",
                   "--pack", "8", "--end-token", "[END]", "--special-tokens", "[END]"],

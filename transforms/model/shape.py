@@ -10,7 +10,7 @@ Payload = Literal["self", "named", "held", "placed", "values", "document"]
 # Nouns for inputs, by payload.
 NOUNS: Mapping[Payload, str] = {
     "self": "files in folders",
-    "named": "listings (CSV, TSV, JSONL, Parquet)",
+    "named": "listings of files",
     "held": "tables that hold files",
     "placed": "TFRecord files",
     "values": "files of rows",

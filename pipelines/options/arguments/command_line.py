@@ -172,8 +172,9 @@ def _help_topic(argv: Sequence[str]) -> str | None:
     for at, token in enumerate(argv):
         flag, _, topic = token.partition("=")
         if flag in ("--help", "-h"):
-            words = itertools.takewhile(lambda one: not one.startswith("--"), argv[at + 1 :])
-            return topic or " ".join(words)
+            rest = argv[at + 1 :]
+            words = itertools.takewhile(lambda one: not one.startswith("--"), rest)
+            return topic or " ".join(rest if len(rest) == 1 else words)
     return None
 
 

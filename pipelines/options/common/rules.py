@@ -132,8 +132,8 @@ RULES: tuple[Rule, ...] = (
     _excludes("dedup=group", "group-column group-from", why="because a record has one group; "
               "--dedup drop and --near-duplicates group go with it"),
     _excludes("dedup=group", "near-duplicates", why="which includes equal records"),
-    _never("dedup=group", "video", "joins no clips of a video, which stay together: use --dedup"
-           " drop, or --near-duplicates group --near-distance 0, which joins groups"),
+    _never("dedup=group", "video", "cannot join the clips of a video, which stay together: use"
+           " --dedup drop, or --near-duplicates group --near-distance 0, which joins groups"),
     _excludes("dedup=group", "clip-mode=split", why="because the clips of a file stay together, and"
               " a record has one group; --dedup drop goes with it", of="audio"),
     _excludes("dedup=group", "chunk", why="because the chunks of an array stay together, and a"
@@ -302,8 +302,8 @@ def check(
             "excludes": f": cannot be combined with {either(names[:1])}{why}: leave one of them out"
                         f"{also}",
             "never": f" {rule.why}{'' if ':' in rule.why else ': leave it out'}",
-            "only": f": applies to {fitting(rule, shape)}, and --input {where} holds {noun}: leave"
-                    f" it out{why or _REMEDIES.get(shape, '')}",
+            "only": f": applies only to {fitting(rule, shape)}, but --input {where} is read as"
+                    f" {noun}: leave the option out{why or _REMEDIES.get(shape, '')}",
         }[rule.kind])  # fmt: skip
 
 

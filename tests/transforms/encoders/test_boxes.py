@@ -559,7 +559,7 @@ def test_annotations_that_fit_two_pictures_are_refused(lost, tmp_path, capsys):
         "coco.json: 'a.png' matches two images, 'a.png' and 'more/a.png', which is ambiguous"
         in message
     )
-    assert "which is ambiguous: name more of the path in the annotations, or remove one" in message
+    assert "write a longer part of the path in the annotations, or remove one" in message
 
 
 def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsys):

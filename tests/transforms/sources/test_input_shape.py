@@ -39,8 +39,6 @@ FOLDERS = {
     "held.parquet _SUCCESS.parquet": "held",
     "held.parquet 1.EXT": "self",
     "held.parquet old.zip": "self",
-    "named.parquet": "self",
-    "list.csv": "self",
     "1.EXT list.csv": "self",
     "old.zip": "self",
 }
@@ -106,6 +104,14 @@ def test_the_shape_of_files(kind, names, payload, alone, tmp_path):
     assert found.column == ("image" if payload == "held" else None)
 
 
+@pytest.mark.parametrize("pattern", ["", "/*.csv"])
+def test_a_folder_of_listings_is_an_error_that_names_one(pattern, tmp_path):
+    folder = fill(tmp_path / "in", "list.csv named.parquet")
+    inputs = Inputs.of(f"{folder}{pattern}")
+    with pytest.raises(ConfigError, match=r"holds tables, such as .*pass each of them, as in"):
+        shape_of_media(inputs, leave_out=NOT_IMAGES, format=RowFormat())
+
+
 @pytest.mark.parametrize(("names", "payload"), TEXTS.items())
 def test_the_shape_of_texts(names, payload, tmp_path):
     inputs = Inputs.of(str(fill(tmp_path / "in", names)))
@@ -124,7 +130,7 @@ def test_options_that_name_a_column_decide(tmp_path):
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("list.csv", "1.png"), "got listings (CSV, TSV, JSONL, Parquet) ({}/list.csv) and files"),
+        (("list.csv", "1.png"), "got listings of files ({}/list.csv) and files"),
         (("x.tfrecord", "1.png"), "got TFRecord files ({}/x.tfrecord) and files in folders"),
         (("held.parquet", "list.csv"), "got tables that hold files in column 'image'"),
     ],

@@ -340,6 +340,7 @@ DEEP = '{"a": ' + "[" * 600 + "]" * 600 + "}"
 @example([DEEP, '{"b": "[[[[{{{{"}'])
 @example(['{"c": 1, "b": []}', '{"c": 1, "a": 1, "b": {}}'])
 @example(['{"c": 1, "b": 1}', '{"c": 1, "a": 1, "b": {}}'])
+@example(['{"c": 1, "b": null}', '{"c": 1, "a": 1, "b": {}}', '{"c": 1}'])
 @example(['{"c": 1, "a": null}', '{"b": 1, "a": {"a": 1}, "c": 1}', '{"c": 1}'])
 def test_blocks_of_json_equal_their_lines(folder: pathlib.Path, lines: list[str]) -> None:
     path = folder / "b.jsonl"

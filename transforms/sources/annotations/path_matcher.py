@@ -127,8 +127,8 @@ class PathMatcher:
         one, other = sorted(keys)
         return ConfigError(
             f"{self._where}: {self.annotations.names[at]!r} matches two images, {one!r} and"
-            f" {other!r}, which is ambiguous: name more of the path in the {self._noun}, or remove"
-            " one of the two from the input"
+            f" {other!r}, which is ambiguous: write a longer part of the path in the {self._noun},"
+            " or remove one of the two from the input"
         )
 
 

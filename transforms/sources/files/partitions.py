@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
@@ -102,8 +101,8 @@ def label_key(given: object, partitions: Partitions, others: Collection[str | No
     if len(named) == 1:
         return named[0]
     if len(keys) > 1 or (keys and partitions.below):
-        options = [f"--label-from {shlex.quote(f'{key}=([^/]+)')}" for key in keys]
-        options += ["--label-from parent"] if partitions.below else []
+        options = [option_name("label_from", f"{key}=") for key in keys]
+        options += [option_name("label_from", "parent")] if partitions.below else []
         raise ConfigError(
             f"several folders around a file of {given} may be its class"
             f" ({', '.join([*(f'{key}=' for key in keys), *partitions.below[:1]])}): pass"

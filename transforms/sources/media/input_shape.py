@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
@@ -51,8 +51,8 @@ def shape_of_media(
     """
 
     def decide(root: InputRoot) -> Shape:
-        found, table = _content(root, leave_out)
-        if found == "placed":
+        payload, table, listing = _content(root, leave_out)
+        if payload == "placed":
             return Shape("record", "placed")
         if bytes_column is not None:
             return Shape("table", "held", bytes_column)
@@ -66,6 +66,12 @@ def shape_of_media(
                 return Shape("table", "held", column)
         if is_listing(Location.parse(root.given.path)):
             return Shape("table", "named")
+        if listing is not None:
+            raise ConfigError(
+                f"{option_name('input', root.given)} holds tables, such as {listing}, and no"
+                " other files: if they list files, pass each of them, as in"
+                f" {option_name('input', listing)}"
+            )
         return Shape("file", "self")
 
     return _one_shape(inputs, decide)
@@ -92,28 +98,38 @@ def _one_shape(inputs: Inputs, decide: Callable[[InputRoot], Shape]) -> Shape:
     for root, shape in zip(roots, shapes, strict=True):
         if shape != shapes[0]:
             raise ConfigError(
-                f"expected inputs of one kind, got {shapes[0]} ({roots[0].given.path}) and"
-                f" {shape} ({root.given.path}): make two datasets"
+                f"expected inputs that are read alike, got {shapes[0]} ({roots[0].given.path})"
+                f" and {shape} ({root.given.path}): make a dataset of each"
                 + (f", or name the column with {option_name('bytes_column')}" * bool(shape.column))
             )
     return shapes[0]
 
 
-def _content(
-    root: InputRoot, leave_out: Collection[str]
-) -> tuple[Literal["placed", "self"], Location | None]:
-    """Return the payload of an input by names, "placed" for TFRecords, and its first table.
+class _Content(NamedTuple):
+    """Content of an input by the names of its files.
 
-    The table is one that may hold files; it is None if the input has other files that may be
-    records. In a large folder, only the first files are considered.
+    Attributes:
+      payload: "placed" for TFRecords.
+      table: The first table that may hold files; None if other files may be records.
+      listing: The first table of a folder or a pattern, None if there are other files.
     """
+
+    payload: Literal["placed", "self"]
+    table: Location | None = None
+    listing: Location | None = None
+
+
+def _content(root: InputRoot, leave_out: Collection[str]) -> _Content:
+    """Return the content of an input; in a large folder, only the first files are considered."""
     if root.archive:
-        return "self", None
+        return _Content("self")
     if root.is_folder and is_dataset(root.root):
-        return "placed", None
+        return _Content("placed")
     if root.file and format_of(root.place.name) in FORMATS:
-        return "self", root.place
-    found, only_records, only_tables, first = False, True, True, None
+        return _Content("self", root.place)
+    found, only_records, only_tables = False, True, True
+    first: Location | None = None
+    listing: Location | None = None
     try:
         for one in itertools.islice(list_files(root, depth=0), _SAMPLED_FILES):
             if not isinstance(one, File):
@@ -129,15 +145,21 @@ def _content(
                     first = first or Location.parse(one.path)
             elif is_archive(name):
                 only_tables = False
+            elif format_of(name) not in (None, "lines"):
+                listing = listing or Location.parse(one.path)
             elif is_other:
                 # The names of some shards have no extension: train-00000-of-01024.
                 is_frame = "." not in name and begins_frame(
                     Location.parse(one.path).read_range(0, HEADER_BYTES)
                 )
-                return "placed" if is_frame else "self", None
+                return _Content("placed" if is_frame else "self")
     except PathError:
-        return "self", None  # the listing reports a better error
-    return "placed" if found and only_records else "self", first if only_tables else None
+        return _Content("self")  # the listing reports a better error
+    if found and only_records:
+        return _Content("placed")
+    if not only_tables:
+        return _Content("self")
+    return _Content("self", first, None if found else first or listing)
 
 
 def _holds_rows(root: InputRoot) -> bool:

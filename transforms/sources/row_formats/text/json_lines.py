@@ -111,6 +111,9 @@ class JsonLines:
                     for name in dict.fromkeys(name for item in objects for name in item)
                 }
                 found = {name: type_of_values(values) for name, values in columns.items()}
+                # As in a block, an object without values is not a column, nor is a null for it.
+                empty = {name for name in outer if found.get(name) == pa.null()}
+                found = {name: kind for name, kind in found.items() if name not in empty}
                 equal = {
                     name: equal_floats(_array(columns[name], kind))
                     for name, kind in found.items()

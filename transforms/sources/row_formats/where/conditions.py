@@ -195,8 +195,8 @@ def check_condition(condition: Condition, types: Mapping[str, pa.DataType], *, w
     for name, text in _ordered_texts(condition.root):
         if is_no_date(text):
             raise ConfigError(
-                f"{named_option(condition.text)}: {text!r} is not a date: there is no such day or"
-                " time"
+                f"{named_option(condition.text)}: {text!r} is not a date: this day or time does"
+                " not exist"
             )
         if is_other_date(text) and _family(types[name]) == "text":
             raise ConfigError(

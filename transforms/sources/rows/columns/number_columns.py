@@ -47,8 +47,8 @@ def number_field(
         pa.array([], field.type).cast(kind)
     except pa.ArrowNotImplementedError as error:
         raise ConfigError(
-            f"{option_name('label_type', label_type)}: the column {field.name!r} has type"
-            f" {field.type} in {where}, which holds no numbers: name another one with"
+            f"{option_name('label_type', label_type)}: the column {field.name!r} of {where}"
+            f" has the type {field.type}, not numbers: name another one with"
             f" {option_name('label_column')}"
         ) from error
     nullable = field.nullable and unlabelled == "keep"
@@ -81,8 +81,8 @@ def weight_field(field: pa.Field, *, where: str) -> pa.Field:
     kind = field.type
     if pa.types.is_nested(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
         raise ConfigError(
-            f"{option_name('weight_column', field.name)}: the column has type {kind} in {where},"
-            " which holds no numbers: name another one"
+            f"{option_name('weight_column', field.name)}: the column has the type {kind} in"
+            f" {where}, not numbers: name another one"
         )
     return pa.field(field.name, pa.float64(), False)
 

@@ -139,8 +139,8 @@ def resolve(
     )
     if roles.weight is not None and roles.weight in roles.named():
         raise ConfigError(
-            f"{option_name('weight_column', roles.weight)}: the column is the label, the key or the"
-            " like, too"
+            f"{option_name('weight_column', roles.weight)}: the column has another role (label,"
+            " split, group or key): name another one"
         )
     for name in roles.user_columns(names):
         if name.startswith("__"):
