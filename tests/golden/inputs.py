@@ -209,7 +209,7 @@ def _masks(root: pathlib.Path) -> None:
 
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
-    "captions_train2017.json voc yolo boxes.csv fractions.csv"
+    "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -248,7 +248,18 @@ def _annotated(root: pathlib.Path) -> None:
             f"<annotation><filename>{name}</filename>{size}{voc}</annotation>",
         )
         put(root / f"yolo/{stem}.txt", yolo)
+        split = "valid" if int(stem) % 4 == 1 else "train"
+        for place in (f"roboflow/{split}/%s", f"ultralytics/%s/{split}"):
+            image = (root / "coco" / name).read_bytes()
+            put(root / (place % "images") / name, image)
+        put(root / f"roboflow/{split}/labels/{stem}.txt", yolo)
+        star = some[0]["segmentation"][0]
+        points = (c / (height, width)[n % 2 == 0] for n, c in enumerate(star))
+        polygon = "0.000000 " + " ".join(f"{min(max(c, 0), 1):.6f}" for c in points)
+        put(root / f"ultralytics/labels/{split}/{stem}.txt", f"{polygon} 0.5\n")
     put(root / "yolo/classes.txt", "kind 1\nkind 2\nkind 3\n")
+    put(root / "roboflow/data.yaml", "nc: 3\nnames: [kind 1, kind 2, kind 3]\n")
+    put(root / "ultralytics/data.yaml", "names:\n  0: kind 1\n  1: kind 2\n")
     put(root / "boxes.csv", lines_of(*rows))
     parts = [(name, "kind 1", 0.1, 0.2, 0.5, 0.9) for name in annotated]
     put(root / "fractions.csv", lines_of(rows[0], *parts))

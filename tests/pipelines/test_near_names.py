@@ -166,12 +166,3 @@ def test_readme_files_beside_yolo_are_not_annotations(tmp_path):
     given = ("--input", tmp_path / "in", "--annotations", tmp_path / "in", "--size", 16)
     make(tmp_path / "out", *given)
     assert details(tmp_path / "out") == {}
-
-
-def test_the_file_of_class_names_of_yolo_is_named(tmp_path, capsys):
-    images(tmp_path, "0.png")
-    (tmp_path / "in" / "0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
-    (tmp_path / "data.yaml").write_text("names: [ant]\n")
-    given = ("--input", tmp_path / "in", "--annotations", tmp_path / "in")
-    assert run("images", *given, "--output", tmp_path / "out") == 2
-    assert f"name the classes with --labels-file {tmp_path / 'data.yaml'}" in printed(capsys)

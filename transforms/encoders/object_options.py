@@ -22,6 +22,7 @@ class ObjectOptions:
 
     Attributes:
       fractions: Whether corners are fractions of the sides instead of pixels.
+      polygon_fractions: The same for the points of polygons.
 
     Raises:
       ConfigError: A value is invalid.
@@ -48,6 +49,7 @@ class ObjectOptions:
         " where both fit.",
     )
     fractions: bool = False
+    polygon_fractions: bool = False
     captions: Captions = option(
         "all", after="instance_masks", help="Captions to write for each image."
     )
@@ -57,7 +59,7 @@ class ObjectOptions:
     masks: bool = option(
         False,
         name="instance_masks",
-        help="Draw COCO's polygons and masks: for each object a PNG of the size of the image.",
+        help="Draw polygons, and COCO's masks: for each object a PNG of the size of the image.",
     )
 
     def __post_init__(self) -> None:

@@ -223,7 +223,10 @@ class PlacedObjects:
             if self._options.without_boxes == "drop" and not len(placed.kept):
                 raise Filtered("without-boxes")
             to_written = to_resized.then(image.to_augmented)
-            transforms = to_written, self._frames[row].then(to_written)
+            of_polygons = self._frames[row]
+            if self._options.polygon_fractions:
+                of_polygons = Affine.scale(*size)
+            transforms = to_written, of_polygons.then(to_written)
             masks: Sequence[bytes] = ()
             if self._masks is not None:
                 masks = self._masks.place(row, placed.kept, transforms, frame=size, size=written)

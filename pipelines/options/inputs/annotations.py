@@ -105,12 +105,14 @@ def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> O
     if not config.annotations:
         return None
     reader = _reader(config)
-    if config.objects["instance_masks"] and reader.resolved_format != "coco":
+    if config.objects["instance_masks"] and not reader.has_polygons:
         raise ConfigError(
-            f"--instance-masks: needs COCO's polygons or masks, and {reader.resolved_format} has"
-            " none: leave the option out"
+            f"--instance-masks: needs polygons or masks, as in COCO, and {reader.resolved_format}"
+            " has none: leave the option out"
         )
-    return config.objects.make(fractions=reader.has_fractions)
+    return config.objects.make(
+        fractions=reader.has_fractions, polygon_fractions=reader.polygon_fractions
+    )
 
 
 def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> Source:
@@ -146,6 +148,7 @@ def _reader(config: AnnotationsConfig) -> Annotations:
         units=config.box_units,
         decimal=value_of(config, "decimal", "."),
         classes=read_labels(config.labels_file),
+        polygons=config.objects["instance_masks"],
     )
 
 

@@ -10,9 +10,10 @@ import pytest
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import OBJECTS, SIDES
-from recordmill.transforms.sources.annotations.annotation_files import open_voc, open_yolo
+from recordmill.transforms.sources.annotations.annotation_files import open_voc
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
+from recordmill.transforms.sources.annotations.yolo import open_yolo
 from tests.box_masks import boxes_of
 from tests.image_runs import images, make
 from tests.paths import BOXES
@@ -139,6 +140,12 @@ def test_every_format_gives_the_same_boxes(which, coco, tmp_path):
         ("0 0.2_5 .5 .1 .1", "line 1: expected four fractions, got 0.2_5, .5, .1, .1"),
         ("0 .5 \u0661 .1 .1", "line 1: expected four fractions, got .5, \u0661, .1, .1"),
         ("\u0661 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '\u0661'"),
+        ("1.5 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '1.5'"),
+        ("2.0 .5 .5 .1 .1", "line 1: expected a class 0 to 1, got '2.0'"),
+        ("0,.5,.5,.1,.1", "line 1: expected numbers between spaces, got '0,.5,.5,.1,.1'"),
+        ("0 .5 .5 .1 .1 7", "line 1: expected a confidence of 0 to 1 as the last number, got 7"),
+        ("0 .1 .1 .5 nan .1 .5", "line 1: expected the points of a polygon as fractions, got .1"),
+        ("0 .1 .1 .5 .1 .1 5", "line 1: expected the points of a polygon as fractions, got .1, .1"),
         (b"0 \xff", "not UTF-8"),
     ],
 )

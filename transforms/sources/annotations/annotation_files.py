@@ -1,8 +1,7 @@
-"""Annotations with a file per image: Pascal VOC's XML and YOLO's txt.
+"""Annotations with a file per image, such as Pascal VOC's XML.
 
-Sources: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html (pixels count from
-1, and the last row and column are part of the box), https://docs.ultralytics.com/datasets/detect
-(a line holds class, centre, width and height, as fractions of the image).
+Source: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html (pixels count from 1,
+and the last row and column are part of the box).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 from xml.parsers import expat
 
@@ -20,9 +19,8 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, RecordError, Reject
 from recordmill.format.file_content import HEAD, identify
 from recordmill.notes import LeftUnread
-from recordmill.option_files import parse_names
 from recordmill.option_names import option_name
-from recordmill.storage.files import Location, MissingError
+from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model.annotations import (
     DIFFICULT,
@@ -45,14 +43,14 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_medi
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationsByFile = Literal["voc", "yolo"]
-_NAMES = (
-    "classes.txt",
-    "obj.names",
-    "labels.txt",
-)  # files of YOLO's class names, in the folder or its parent
-_YAML = ("data.yaml", "dataset.yaml")  # of Ultralytics and Roboflow; --labels-file reads it
-_OTHER_TEXT = re.compile(r"readme(\..*)?|(classes|labels|train|val|test)\.txt", re.IGNORECASE)
-_ENDS: dict[AnnotationsByFile, str] = {"voc": ".xml", "yolo": ".txt"}
+_FORMATS: dict[str, AnnotationsByFile] = {".xml": "voc", ".txt": "yolo"}
+# Files that describe a dataset, or list its images or classes.
+_OTHER_TEXT = re.compile(
+    r"(readme|license)(\..*)?"
+    r"|(autosplit_)?(classes|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
+    re.IGNORECASE,
+)
+_LISTS = (".txt", ".names", ".yaml", ".yml")
 # Elements of an object of VOC that are read, or that do not describe the object.
 _KNOWN = frozenset(
     (
@@ -66,21 +64,21 @@ ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _AnnotationFolder(AnnotationReader):
+class AnnotationFolder(AnnotationReader):
     """A folder with a file of annotations per image."""
 
     files: Sequence[File]
 
     @property
-    def _more(self) -> Sequence[pa.Field]:
+    def more(self) -> Sequence[pa.Field]:
         return ()
 
     @property
     def fields(self) -> pa.Schema:
-        return pa.schema([SIDES_FIELD, objects_field(self._more)])
+        return pa.schema([SIDES_FIELD, objects_field(self.more)])
 
     def read(self, which: Indices) -> Annotated:
-        objects = ObjectCollector(more=self._more)
+        objects = ObjectCollector(more=self.more)
         sides: list[tuple[int, int] | None] = []
         faults: dict[int, str] = {}
         unread = LeftUnread()
@@ -90,7 +88,7 @@ class _AnnotationFolder(AnnotationReader):
             data = b""
             try:
                 data = read_file(file.path, size=file.size, mtime=file.mtime)
-                sides[row] = self._parse(data, row, objects, key=file.key, unread=unread)
+                sides[row] = self.parse(data, row, objects, key=file.key, unread=unread)
             except RecordError as error:
                 faults[row] = f"{file.key}: {error.detail}"
             except ValueError as error:
@@ -104,7 +102,7 @@ class _AnnotationFolder(AnnotationReader):
             unread=unread,
         )
 
-    def _parse(
+    def parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
     ) -> tuple[int, int] | None:
         """Add the objects of a file and return its (width, height). Raises ValueError."""
@@ -112,19 +110,19 @@ class _AnnotationFolder(AnnotationReader):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocReader(_AnnotationFolder):
+class VocReader(AnnotationFolder):
     """A folder of VOC's XML files. Classes are sorted by name."""
 
     _seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
 
     @property
-    def _more(self) -> Sequence[pa.Field]:
+    def more(self) -> Sequence[pa.Field]:
         return (DIFFICULT, TRUNCATED, OCCLUDED, VIEW)
 
     def labels(self) -> tuple[str, ...]:
         return tuple(sorted(self._seen, key=str.encode))
 
-    def _parse(
+    def parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
     ) -> tuple[int, int] | None:
         try:
@@ -140,7 +138,7 @@ class VocReader(_AnnotationFolder):
             name = (one.findtext("name") or "").strip()
             if not name or len(name.splitlines()) > 1:
                 raise ValueError(f"object {number}: expected a name of one line, got {name!r}")
-            more = {field.name: _flag(one, field.name, number) for field in self._more[:3]}
+            more = {field.name: _flag(one, field.name, number) for field in self.more[:3]}
             found.append((self._corners(one.find("bndbox"), number), name, one, more))
         for corners, name, one, more in found:
             self._seen.add(name)
@@ -218,103 +216,57 @@ def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
     return text == "1"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class YoloReader(_AnnotationFolder):
-    """A folder of YOLO's txt files."""
-
-    def _parse(
-        self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
-    ) -> None:
-        del key, unread
-        try:
-            lines = data.decode("utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise ValueError("not UTF-8") from error
-        found = []
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if not words:
-                continue
-            if len(words) != 5:
-                raise ValueError(
-                    f"line {number}: expected a class and four numbers, got {len(words)} words"
-                )
-            what = f"line {number}: four fractions"
-            x, y, width, height = parse_numbers(words[1:], what)
-            if not _is_digits(words[0]) or int(words[0]) >= len(self.classes):
-                last = len(self.classes) - 1
-                raise ValueError(f"line {number}: expected a class 0 to {last}, got {words[0]!r}")
-            if width < 0 or height < 0 or is_out_of_range((x, y, width, height)):
-                raise ValueError(fractions_message(what, words[1:]))
-            half, tall = width / 2, height / 2
-            found.append(((x - half, y - tall, x + half, y + tall), self.classes[int(words[0])]))
-        for corners, name in found:
-            objects.add(row, corners, name)
-
-
 def open_voc(folder: Location) -> VocReader:
     """List the XML files of a folder. Raises ConfigError if there are none."""
-    return VocReader(**_list_files(folder, "voc"))
-
-
-def open_yolo(folder: Location, classes: Sequence[str] | None) -> YoloReader:
-    """List the txt files of a folder. classes: used if no file in the folder names them.
-
-    Raises:
-      ConfigError: there are no txt files, or no class names.
-    """
-    found = _list_files(folder, "yolo")
-    return YoloReader(**found, classes=tuple(classes or _class_names(folder)))
+    return VocReader(**list_annotations(folder, ".xml").arguments)
 
 
 def format_by_name(name: str) -> AnnotationsByFile | None:
     """Return the format of a file with the annotations of an image, None for other files."""
+    return _FORMATS.get(annotation_end(name) or "")
+
+
+def annotation_end(name: str) -> str | None:
+    """Return the extension of a file with the annotations of an image, None for other files."""
     if _OTHER_TEXT.fullmatch(name):
         return None
     lower = name.lower()
-    return next((kind for kind, end in _ENDS.items() if lower.endswith(end)), None)
+    return next((end for end in _FORMATS if lower.endswith(end)), None)
 
 
 def _name(file: File) -> str:
     return file.key.rpartition("/")[2]
 
 
-def _list_files(folder: Location, wanted: AnnotationsByFile) -> dict[str, Any]:
-    """Return the files of a folder, their names and rejects, as arguments of a reader."""
+class ListedAnnotations(NamedTuple):
+    """Files of a folder. arguments: of its reader. others: keys of the other files."""
+
+    arguments: dict[str, Any]
+    others: list[str]
+
+
+def list_annotations(folder: Location, end: str) -> ListedAnnotations:
+    """List the files of annotations of a folder, whose names end so.
+
+    Raises:
+      ConfigError: there are none.
+    """
     files: list[File] = []
+    others: list[str] = []
     rejects: list[Reject] = []
     for finding in walk(folder, skipped_among_media, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
-        elif isinstance(finding, File) and format_by_name(_name(finding)) == wanted:
+        elif isinstance(finding, File) and annotation_end(_name(finding)) == end:
             files.append(finding)
+        elif isinstance(finding, File) and finding.key.lower().endswith(_LISTS):
+            others.append(finding.key)
     if not files:
         raise ConfigError(
-            f"{option_name('annotations')}: found no {_ENDS[wanted]} file in {folder}: check the"
-            " path"
+            f"{option_name('annotations')}: found no {end} file in {folder}: check the path"
         )
     names = [file.key.rpartition(".")[0] for file in files]
-    return {"files": files, "names": names, "rejects": rejects}
-
-
-def _class_names(folder: Location) -> tuple[str, ...]:
-    for place in (folder, folder.parent):
-        for name in _NAMES:
-            try:
-                text = (place / name).read_bytes().decode("utf-8-sig")
-            except (MissingError, UnicodeDecodeError):
-                continue
-            if text.strip():
-                return tuple(
-                    one.strip() for one in parse_names(text, f"--annotations {place / name}")
-                )
-    yaml = (place / name for place in (folder, folder.parent) for name in _YAML)
-    given = next((f" {place}" for place in yaml if place.exists()), ", one per line")
-    raise ConfigError(
-        f"{option_name('annotations', folder)}: YOLO's files hold class numbers, and there is no"
-        f" file of class names ({', '.join(_NAMES)}) in the folder or its parent: name the classes"
-        f" with {option_name('labels_file')}{given}"
-    )
+    return ListedAnnotations({"files": files, "names": names, "rejects": rejects}, others)
 
 
 def is_out_of_range(fractions: Iterable[float]) -> bool:
@@ -330,13 +282,13 @@ def fractions_message(what: str, texts: Sequence[Any]) -> str:
 def parse_sides(width: str, height: str) -> tuple[int, int] | None:
     """Parse (width, height) in pixels; None if a text is invalid."""
     texts = (width.strip(), height.strip())
-    if not all(_is_digits(text) and len(text) <= _DIGITS for text in texts):
+    if not all(is_digits(text) and len(text) <= _DIGITS for text in texts):
         return None
     found = (int(texts[0]), int(texts[1]))
     return found if min(found) > 0 and max(found) < 2**31 else None
 
 
-def _is_digits(text: str) -> bool:
+def is_digits(text: str) -> bool:
     """Return whether a text consists of ASCII digits."""
     return text.isascii() and text.isdecimal()
 

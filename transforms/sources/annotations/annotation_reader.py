@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
@@ -12,11 +14,11 @@ from recordmill.storage.files import Location
 from recordmill.transforms.sources.annotations.annotation_files import (
     format_by_name,
     open_voc,
-    open_yolo,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import read_coco
+from recordmill.transforms.sources.annotations.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
@@ -37,6 +39,7 @@ class Annotations:
     units: of the corners in a CSV file. decimal: decimal separator of such a file.
     classes: of YOLO, in the order of their numbers, if no file in the folder names them.
     image_ids: whether to keep COCO's ids of images.
+    polygons: whether to keep polygons of formats with a file per image.
     """
 
     places: tuple[Location, ...]
@@ -46,6 +49,7 @@ class Annotations:
     decimal: str = "."
     classes: tuple[str, ...] | None = None
     image_ids: bool = False
+    polygons: bool = False
 
     def __post_init__(self) -> None:
         if self.format not in get_args(AnnotationFormat):
@@ -62,7 +66,7 @@ class Annotations:
             names = [f"{place.parent.name}/{place.name}" for place in self.places]
         return ", ".join(names)
 
-    @property
+    @functools.cached_property
     def resolved_format(self) -> AnnotationFormat:
         """The format, guessed if it is auto.
 
@@ -85,7 +89,17 @@ class Annotations:
                 f"{option_name('box_units')}: {found} defines the units of corners: leave the"
                 " option out"
             )
-        return found == "yolo" or self.units == "fractions"
+        return _TRAITS[found].fractions or self.units == "fractions"
+
+    @property
+    def polygon_fractions(self) -> bool:
+        """True if points of polygons are fractions of width and height. Raises ConfigError."""
+        return _TRAITS[self.resolved_format].fractions
+
+    @property
+    def has_polygons(self) -> bool:
+        """True if the format has polygons. Raises ConfigError."""
+        return _TRAITS[self.resolved_format].polygons
 
     def __call__(self) -> AnnotationReader:
         """Open the annotations. Raises ConfigError if they cannot be parsed."""
@@ -95,22 +109,60 @@ class Annotations:
                 f"{option_name('decimal', self.decimal)}: applies to CSV, and"
                 f" {option_name('annotations')} are of {found}: leave the option out"
             )
-        if found == "coco":
-            return read_coco(self.places, segmentation=self.segmentation, image_ids=self.image_ids)
-        if len(self.places) > 1:
+        if found != "coco" and len(self.places) > 1:
             raise ConfigError(
                 f"{option_name('annotations')}: expected one path for {found}, got"
                 f" {len(self.places)}"
             )
-        (place,) = self.places
-        if place.is_dir() != (found in ("voc", "yolo")):
-            what = "a folder" if found in ("voc", "yolo") else "a file"
+        in_folder = _TRAITS[found].in_folder
+        wrong = [one for one in self.places if in_folder not in (None, one.is_dir())]
+        if wrong:
+            what = "a folder" if in_folder else "a file"
             raise ConfigError(
-                f"{option_name('annotations')}: expected {what} of {found}, got {place}"
+                f"{option_name('annotations')}: expected {what} of {found}, got {wrong[0]}"
             )
-        if found == "csv":
-            return read_boxes(place, fractions=self.units == "fractions", decimal=self.decimal)
-        return open_voc(place) if found == "voc" else open_yolo(place, self.classes)
+        return _TRAITS[found].open(self)
+
+
+class _Traits(NamedTuple):
+    """Properties of a format.
+
+    Attributes:
+      open: Opens annotations.
+      in_folder: Whether annotations are the files of a folder; None if both are possible.
+      fractions: Whether numbers are fractions of the width and the height.
+      polygons: Whether objects may have polygons.
+    """
+
+    open: Callable[[Annotations], AnnotationReader]
+    in_folder: bool | None
+    fractions: bool = False
+    polygons: bool = False
+
+
+def _open_coco(given: Annotations) -> AnnotationReader:
+    return read_coco(given.places, segmentation=given.segmentation, image_ids=given.image_ids)
+
+
+def _open_voc(given: Annotations) -> AnnotationReader:
+    return open_voc(given.places[0])
+
+
+def _open_yolo(given: Annotations) -> AnnotationReader:
+    return open_yolo(given.places[0], given.classes, polygons=given.polygons)
+
+
+def _open_csv(given: Annotations) -> AnnotationReader:
+    fractions = given.units == "fractions"
+    return read_boxes(given.places[0], fractions=fractions, decimal=given.decimal)
+
+
+_TRAITS: Mapping[AnnotationFormat, _Traits] = {
+    "coco": _Traits(_open_coco, in_folder=False, polygons=True),
+    "voc": _Traits(_open_voc, in_folder=True),
+    "yolo": _Traits(_open_yolo, in_folder=True, fractions=True, polygons=True),
+    "csv": _Traits(_open_csv, in_folder=False),
+}
 
 
 def guess_format(place: Location) -> AnnotationFormat:

@@ -115,13 +115,35 @@ class PathMatcher:
             stem, dot, _ = parts[-1].rpartition(".")
             parts[-1] = stem if stem and dot else parts[-1]
         for start in range(len(parts)):
-            name = "/".join(parts[start:])
-            for own, theirs in self.annotations.suffixes:
-                if name.endswith(own):
-                    at = self._at.get(name.removesuffix(own) + theirs)
-                    if at is not None:
-                        return at
+            found = self._named("/".join(parts[start:]))
+            for of_images, of_annotations in self.annotations.folders:
+                if of_images in parts[start:-1]:
+                    last = len(parts) - 2 - parts[-2::-1].index(of_images)
+                    other = self._named(
+                        "/".join([*parts[start:last], of_annotations, *parts[last + 1 :]])
+                    )
+                    if found >= 0 <= other:
+                        raise self._two_files(path, found, other)
+                    found = max(found, other)
+            if found >= 0:
+                return found
         return -1
+
+    def _named(self, name: str) -> int:
+        """Return the index of the annotations of an image with this name, -1 without any."""
+        for own, theirs in self.annotations.suffixes:
+            if name.endswith(own):
+                at = self._at.get(name.removesuffix(own) + theirs)
+                if at is not None:
+                    return at
+        return -1
+
+    def _two_files(self, path: str, *found: int) -> ConfigError:
+        one, other = (repr(self.annotations.names[at]) for at in found)
+        return ConfigError(
+            f"{self._where}: {one} and {other} are both {self._noun} of the image {path!r}: remove"
+            " one of the two, or pass a folder that holds only one"
+        )
 
     def _ambiguous(self, at: int, *keys: str) -> ConfigError:
         one, other = sorted(keys)

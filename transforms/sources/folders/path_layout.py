@@ -3,6 +3,7 @@
 train/roses/1.jpg test/roses/2.jpg   top folders with names of splits: SPLIT/LABEL/FILE
 roses/1.jpg roses/big/2.jpg          other names: LABEL/FILE
 split=train/kind=rose/1.jpg          partitions: KEY=VALUE
+images/train/1.jpg images/test/2.jpg only the folder of images holds records: images/SPLIT/FILE
 1.jpg 2.jpg                          no folders: no classes
 train.csv test.csv                   files of many records, all with names of splits
 """
@@ -43,6 +44,8 @@ from recordmill.transforms.sources.folders.unused_splits import (
 )
 
 OF_DATASET = "the splits of the dataset"
+_IMAGES = "images"  # folder of the images, with annotations in folders beside it
+BELOW_IMAGES = "folder:2"  # splits of such a layout
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 
@@ -253,7 +256,7 @@ def _lay_out_one(
         return _folders_in(root.root / path, rules)
 
     partitions = find_partitions(folders, folders_in)
-    layout = _layout_of(root, folders, inputs, rules, split, archives, partitions)
+    layout = _layout_of(root, folders, inputs, rules, split, archives, partitions, folders_in)
     inner: tuple[str, ...] = ()
     whole = root.pattern is None or archives is not None
     if len(folders) == 1 and whole and layout.splits is None and not layout.partitions:
@@ -292,6 +295,7 @@ def _layout_of(
     split: str | None,
     archives: ArchiveTree | None,
     partitions: Partitions,
+    folders_in: Callable[[str], Sequence[str]],
 ) -> PathLayout:
     if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
         named = split is None and inputs.split_from in ("auto", "files")
@@ -306,8 +310,12 @@ def _layout_of(
     if archives is not None:
         holds_records = archives.top_folders.__contains__
     splits: str | None = "folders"
+    below_images = False
     if key is None:
         splits = _splits_from(root, folders, inputs, holds_records, file_names)
+        open_ = splits is None and inputs.split_from == "auto" and split is None
+        if open_ and _splits_below_images(folders, folders_in, holds_records):
+            splits, below_images = BELOW_IMAGES, True
         if splits is None and inputs.split_from == "auto" and split is None:
             by_user = any(one.split for one in inputs.paths)
             several = not by_user and len({*map(near_split, folders)} - {None}) > 1
@@ -334,8 +342,11 @@ def _layout_of(
                 f" have names of others ({names}): pass those of each split as an"
                 f" {option_name('input')}; {IGNORE}"
             )
-    labels = inputs.labels_of_files
-    by_file = LabelFiles.parse(labels) is not None
+    labels: str | None = inputs.labels_of_files
+    if below_images and labels == "top":  # the folder below that of the split
+        inner = (folders_in(f"{_IMAGES}/{name}") for name in folders_in(_IMAGES))
+        labels = "folder:2" if any(inner) else None
+    by_file = labels is not None and LabelFiles.parse(labels) is not None
     if by_file and archives is None:
         raise ConfigError(
             f"{option_name('label_from', labels)}: reads classes from files in archives; expected a"
@@ -390,6 +401,22 @@ def _splits_from(
             )
         return "folders"
     return None if file_names is None else _files_as_splits(root, file_names())
+
+
+def _splits_below_images(
+    folders: Sequence[str],
+    folders_in: Callable[[str], Sequence[str]],
+    holds_records: Callable[[str], bool],
+) -> bool:
+    """Return whether the folders in `images` are splits, and no other folder holds records.
+
+    Annotations in folders beside it are no records.
+    """
+    if _IMAGES not in folders:
+        return False
+    found = [canonical_split(name) for name in folders_in(_IMAGES)]
+    several = all(found) and len({*found}) > 1
+    return several and not any(holds_records(name) for name in folders if name != _IMAGES)
 
 
 def _files_as_splits(root: InputRoot, keys: Iterable[str]) -> Literal["files"] | None:

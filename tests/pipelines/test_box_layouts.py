@@ -1,0 +1,210 @@
+"""Layouts of boxes as programs export them, each in one command."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.transforms.imaging.affine import IDENTITY
+from recordmill.transforms.imaging.object_masks import draw_object
+from tests.box_masks import boxes_of
+from tests.image_runs import Made, images, make
+
+pytestmark = pytest.mark.usefixtures("encoders")
+
+WIDTH, HEIGHT = 100, 60
+_WHOLE = ("--resize-mode", "none", "--image-format", "png")
+_YAML = "train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['cat', 'dog']\n"
+
+
+def put(root, files):
+    """Write texts, and pictures for the names that end in .png; each picture is another."""
+    for number, (name, content) in enumerate(files.items()):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".png"):
+            Image.new("RGB", (WIDTH, HEIGHT), (number, 40, 9)).save(path)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return root
+
+
+def found(made: Made):
+    """{key: [(class, (xmin, ymin, xmax, ymax) in pixels)]} of all splits, and {key: split}."""
+    boxes, splits = {}, {}
+    for split in made.manifest.splits:
+        for (key, _), example in made.examples(split).items():
+            names = [name.decode() for name in example["image/object/class/text"]]
+            corners = np.round(boxes_of(example), 2).tolist() if names else []
+            boxes[key] = [*zip(names, map(tuple, corners), strict=True)]
+            splits[key] = split
+    return boxes, splits
+
+
+def details(made: Made):
+    lines = (made.folder / "rejects.jsonl").read_bytes().splitlines()
+    return {one["key"]: one["detail"] for one in map(json.loads, lines)}
+
+
+def line(label, left, top, right, bottom):
+    """A line of YOLO, of a box in pixels."""
+    numbers = (left + right) / 2 / WIDTH, (top + bottom) / 2 / HEIGHT
+    return (
+        f"{label} {' '.join(map(str, numbers))} {(right - left) / WIDTH} {(bottom - top) / HEIGHT}"
+    )
+
+
+ROBOFLOW = {
+    "README.roboflow.txt": "0 0.5 0.5 1 1\n",
+    "data.yaml": _YAML,
+    **{f"{split}/images/{n}.png": "" for n, split in enumerate(("train", "valid", "test"))},
+    "train/images/7.png": "",
+    "train/labels/0.txt": line(0, 10, 6, 30, 24),
+    "train/labels/7.txt": "",
+    "valid/labels/1.txt": line(1, 20, 6, 40, 30),
+    "test/labels/2.txt": line(0, 10, 6, 30, 24),
+}
+ULTRALYTICS = {
+    "data.yaml": "path: ../x\nnames:\n  0: cat\n  1: dog\n",
+    "images/train/0.png": "",
+    "images/train/7.png": "",
+    "images/val/1.png": "",
+    "images/test/2.png": "",
+    "labels/train/0.txt": line(0, 10, 6, 30, 24),
+    "labels/train/7.txt": "",
+    "labels/val/1.txt": line(1, 20, 6, 40, 30),
+    "labels/test/2.txt": line(0, 10, 6, 30, 24),
+    "labels/train.cache": "x",
+}
+_BOXES = {
+    "0": [("cat", (10, 6, 30, 24))],
+    "1": [("dog", (20, 6, 40, 30))],
+    "2": [("cat", (10, 6, 30, 24))],
+    "7": [],
+}
+
+
+@pytest.mark.parametrize("files", [ROBOFLOW, ULTRALYTICS], ids=["roboflow", "ultralytics"])
+def test_splits_of_yolo_are_read_in_one_command(files, tmp_path):
+    root = put(tmp_path / "in", files)
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    boxes, splits = found(made)
+    assert {key[-5]: value for key, value in boxes.items()} == _BOXES
+    assert {key[-5]: value for key, value in splits.items()} == {
+        **{"0": "train", "1": "validation", "2": "test", "7": "train"}
+    }
+    assert made.manifest.labels == ("cat", "dog")
+    assert not made.rejects
+
+
+def test_classes_of_splits_below_images_are_folders_in_them(tmp_path):
+    files = [f"images/{split}/{kind}/1.png" for split in ("train", "val") for kind in ("a", "b")]
+    made = make(tmp_path / "out", "--input", put(tmp_path / "in", dict.fromkeys(files)), *_WHOLE)
+    labels = {row["key"]: row["label"] for row in made.index("train") + made.index("validation")}
+    assert labels == {name: name.split("/")[2] for name in files}
+    assert made.keys("train") == {files[0], files[1]}
+
+
+def test_labels_beside_images_need_no_splits(tmp_path):
+    files = {"images/a/0.png": "", "images/b/0.png": "", "labels/classes.txt": "cat\ndog\n"}
+    files |= {"labels/a/0.txt": line(0, 1, 6, 3, 12), "labels/b/0.txt": line(1, 1, 6, 3, 12)}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    boxes, _ = found(make(tmp_path / "out", *given))
+    assert boxes == {
+        "images/a/0.png": [("cat", (1, 6, 3, 12))],
+        "images/b/0.png": [("dog", (1, 6, 3, 12))],
+    }
+
+
+def test_exports_of_cvat_in_yolo_are_read(tmp_path):
+    files = {
+        "obj.names": "cat\ndog\n",
+        "obj.data": "classes = 2\nnames = data/obj.names\n",
+        "train.txt": "data/obj_train_data/0.png\n",
+        "obj_train_data/0.png": "",
+        "obj_train_data/0.txt": line(1, 10, 6, 30, 24),
+    }
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {"obj_train_data/0.png": [("dog", (10, 6, 30, 24))]}
+    assert made.manifest.ledger.inputs.filtered == 4
+
+
+_POLYGONS = {
+    "classes.txt": "cat\ndog\n",
+    "images/0.png": "",
+    "images/1.png": "",
+    "labels/0.txt": "0 .1 .1 .5 .1 .5 .5 .3 .7 .1 .5\n1.000000 .6 .2 .8 .4 .6 .6 .4 .4 0.93\n",
+    "labels/1.txt": "1 0.2 0.2 0.6 0.2 0.6 0.8\n",
+}
+
+
+def test_polygons_and_oriented_boxes_become_boxes(tmp_path):
+    root = put(tmp_path / "in", _POLYGONS)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {
+        "images/0.png": [("cat", (10, 6, 50, 42)), ("dog", (40, 12, 80, 36))],
+        "images/1.png": [("dog", (20, 12, 60, 48))],
+    }
+    (note,) = [note for note in made.manifest.notes if note.code == "left-unread"]
+    assert "the confidence of 1 line, such as one in labels/0.txt" in note
+    assert "the outlines of 3 polygons, such as one in labels/0.txt" in note
+
+
+def test_polygons_of_yolo_are_drawn(tmp_path):
+    root = put(tmp_path / "in", _POLYGONS)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given, "--instance-masks")
+    (example,) = (one for (key, _), one in made.examples().items() if key == "images/1.png")
+    (mask,) = example["image/object/mask"]
+    drawn = np.asarray(Image.open(io.BytesIO(mask)))
+    points = [[20, 12, 60, 12, 60, 48]]
+    size = (WIDTH, HEIGHT)
+    expected = draw_object(json.dumps(points), IDENTITY, frame=size, size=size)
+    np.testing.assert_array_equal(drawn, expected)
+    assert example["image/object/segmentation"] == [b"[[0.2,0.2,0.6,0.2,0.6,0.8]]"]
+    assert example["image/object/segmentation/transform"] == [100, 0, 0, 0, 60, 0]
+
+
+def test_boxes_with_keypoints_are_read(tmp_path):
+    files = {
+        "data.yaml": "kpt_shape: [2, 3]\nnames: [cat]\n",
+        "images/0.png": "",
+        "labels/0.txt": f"{line(0, 10, 6, 30, 24)} 0.2 0.2 2 0 0 0\n",
+    }
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {"images/0.png": [("cat", (10, 6, 30, 24))]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "messages"),
+    [
+        ({"data.yaml": "nc: 3\nnames: [cat, dog]\n"}, ["data.yaml: nc is 3, but `names` has 2 n"]),
+        ({"data.yaml": "names: [cat, cat]\n"}, ["the classes 0 and 1 have the same name 'cat'"]),
+        ({"data.yaml": "nc: 2\n"}, ["no file of class names", "--labels-file"]),
+        ({"data.yaml": "names:\n  1: cat\n  2: dog\n"}, ["expected the numbers 0, 1, ..."]),
+        (
+            {"labels/train/classes.txt": "dog\ncat\n", "data.yaml": _YAML},
+            ["data.yaml and", "labels/train/classes.txt name different", "--labels-file"],
+        ),
+        (
+            {"images/train/0.txt": line(0, 1, 2, 3, 4)},
+            ["'images/train/0' and 'labels/train/0' are both annotations of the image"],
+        ),
+    ],
+)
+def test_invalid_folders_of_yolo_are_refused(changed, messages, tmp_path, capsys):
+    root = put(tmp_path / "in", {**ULTRALYTICS, **changed})
+    made = tmp_path / "out"
+    code = images("--input", root, "--annotations", root, "--output", made, *_WHOLE)
+    assert code == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert all(message in error for message in messages), error
+    assert not (made / "dataset.json").exists()

@@ -1,0 +1,242 @@
+"""YOLO's txt files: a file per image, whose lines are boxes, polygons or oriented boxes.
+
+A line is a class number and fractions of the image's width and height: the centre, width and height
+of a box; or the points of a polygon, of which an oriented box has four; or, if `data.yaml` has
+`kpt_shape`, a box and keypoints. A last number after these is a confidence.
+
+Sources: https://docs.ultralytics.com/datasets/detect, /segment, /obb and /pose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split
+from recordmill.notes import LeftUnread
+from recordmill.option_files import parse_names
+from recordmill.option_names import option_name
+from recordmill.storage.files import Location, MissingError
+from recordmill.strict_json import to_text
+from recordmill.transforms.model.annotations import SEGMENTATION, Corners, ObjectCollector
+from recordmill.transforms.sources.annotations.annotation_files import (
+    AnnotationFolder,
+    fractions_message,
+    is_digits,
+    is_out_of_range,
+    list_annotations,
+    parse_numbers,
+)
+
+_NAMES = ("classes.txt", "obj.names", "labels.txt")  # files of class names, one per line
+_YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # of Ultralytics and Roboflow
+_HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)
+_KEYPOINTS = re.compile(r"^\s*kpt_shape\s*:\s*\[\s*(\d+)\s*,\s*([23])\s*\]", re.MULTILINE)
+# Folders of images, and of their annotations beside them.
+_FOLDERS = (("images", "labels"), ("JPEGImages", "labels"))
+_BOX = 4  # numbers of a box
+
+
+class _Line(NamedTuple):
+    """An object. polygon: its points as x, y, x, y, ...; None for a box."""
+
+    corners: Corners
+    name: str
+    polygon: list[float] | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class YoloReader(AnnotationFolder):
+    """A folder of YOLO's txt files.
+
+    polygons: whether to keep polygons. keypoints: numbers of keypoints in a line.
+    """
+
+    polygons: bool = False
+    keypoints: int = 0
+
+    @property
+    def more(self) -> Sequence[pa.Field]:
+        return (SEGMENTATION,) if self.polygons else ()
+
+    def parse(
+        self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
+    ) -> None:
+        try:
+            lines = data.decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError("not UTF-8") from error
+        ignored: list[str] = []
+        found = [
+            self._line(words, f"line {number}", ignored)
+            for number, line in enumerate(lines, 1)
+            if (words := line.split())
+        ]
+        for part in ignored:
+            unread.add(part, "line", such_as=f"one in {key}")
+        for corners, name, polygon in found:
+            if polygon is not None and not self.polygons:
+                unread.add("the outlines", "polygon", such_as=f"one in {key}")
+            text = None if polygon is None else to_text([polygon], compact=True)
+            objects.add(row, corners, name, segmentation=text)
+
+    def _line(self, words: Sequence[str], where: str, ignored: list[str]) -> _Line:
+        """Parse a line. ignored: gets the names of parts that are not read. Raises ValueError."""
+        if "," in words[0]:
+            raise ValueError(f"{where}: expected numbers between spaces, got {words[0]!r}")
+        name, texts = self._class(words[0], where), words[1:]
+        pose = self.keypoints and len(texts) in (_BOX + self.keypoints, _BOX + self.keypoints + 1)
+        if self.keypoints and not pose and len(texts) != _BOX:
+            raise ValueError(
+                f"{where}: expected a class, four numbers and {self.keypoints} of keypoints, as"
+                f" kpt_shape says, got {len(words)} words"
+            )
+        if len(texts) < _BOX:
+            raise ValueError(f"{where}: expected a class and four numbers, got {len(words)} words")
+        # Without a confidence, the numbers of points are even.
+        if len(texts) == _BOX + self.keypoints + 1 if pose else len(texts) % 2:
+            what = f"{where}: a confidence of 0 to 1 as the last number"
+            (confidence,) = parse_numbers(texts[-1:], what)
+            if is_out_of_range((confidence,)):
+                raise ValueError(f"{what.replace(': ', ': expected ', 1)}, got {texts[-1]}")
+            ignored.append("the confidence")
+            texts = texts[:-1]
+        if pose:
+            parse_numbers(texts[_BOX:], f"{where}: numbers of keypoints")
+            ignored.append("keypoints")
+            texts = texts[:_BOX]
+        if len(texts) == _BOX:
+            return _Line(_box(texts, where), name, None)
+        return _polygon(texts, where, name)
+
+    def _class(self, word: str, where: str) -> str:
+        number = word
+        if not is_digits(word) and re.fullmatch(r"\d+\.0*", word, re.ASCII):
+            number = word.partition(".")[0]  # as programs write numbers of one array
+        if not is_digits(number) or len(number) > 9 or int(number) >= len(self.classes):
+            last = len(self.classes) - 1
+            raise ValueError(f"{where}: expected a class 0 to {last}, got {word!r}")
+        return self.classes[int(number)]
+
+
+def _box(texts: Sequence[str], where: str) -> Corners:
+    what = f"{where}: four fractions"
+    x, y, width, height = parse_numbers(texts, what)
+    if width < 0 or height < 0 or is_out_of_range((x, y, width, height)):
+        raise ValueError(fractions_message(what, texts))
+    half, tall = width / 2, height / 2
+    return x - half, y - tall, x + half, y + tall
+
+
+def _polygon(texts: Sequence[str], where: str, name: str) -> _Line:
+    what = f"{where}: the points of a polygon as fractions"
+    numbers = parse_numbers(texts, what)
+    if is_out_of_range(numbers):
+        more = "; keypoints need kpt_shape in data.yaml"
+        raise ValueError(fractions_message(what, texts) + more)
+    across, down = numbers[::2], numbers[1::2]
+    return _Line((min(across), min(down), max(across), max(down)), name, numbers)
+
+
+class _Names(NamedTuple):
+    """A file of class names. where: its path."""
+
+    where: Location
+    names: tuple[str, ...]
+
+
+def open_yolo(
+    folder: Location, classes: Sequence[str] | None, *, polygons: bool = False
+) -> YoloReader:
+    """List the txt files of a folder.
+
+    classes: those of the numbers; by default the names in a file of the folder or around it.
+    polygons: whether to keep polygons.
+
+    Raises:
+      ConfigError: there are no txt files, or no class names, or files of names are invalid.
+    """
+    found = list_annotations(folder, ".txt")
+    texts = [*_texts(folder, found.others)]
+    notes: list[str] = []
+    if classes is None:
+        files = [*_names(texts)]
+        if not files:
+            raise _no_names(folder)
+        first, *rest = files
+        classes = first.names
+        other = next((one for one in rest if one.names != classes), None)
+        if other is not None and first.where.name in _NAMES:
+            notes.append(f"classes are those of {first.where}; {other.where} names others")
+        elif other is not None:
+            raise ConfigError(
+                f"{option_name('annotations', folder)}: {first.where} and {other.where} name"
+                f" different classes: pass the right file as {option_name('labels_file')}"
+            )
+    shapes = (_KEYPOINTS.search(text) for _, text in texts)
+    shape = next((one for one in shapes if one is not None), None)
+    return YoloReader(
+        **found.arguments,
+        classes=tuple(classes),
+        notes=notes,
+        folders=_FOLDERS,
+        polygons=polygons,
+        keypoints=int(shape[1]) * int(shape[2]) if shape else 0,
+    )
+
+
+def _texts(folder: Location, others: Sequence[str]) -> Iterator[tuple[Location, str]]:
+    """Yield the files that may name classes, with their text, the nearest first.
+
+    others: keys of the files in the folder that hold no annotations.
+    """
+    places = [folder, folder.parent]
+    below_labels = folder.name == "labels" and canonical_split(folder.parent.name)
+    if below_labels or folder.parent.name == "labels":
+        places.append(folder.parent.parent)
+    inner = [key for key in others if "/" in key and key.rpartition("/")[2] in (*_NAMES, *_YAML)]
+    there = [place / name for place in places for name in _NAMES]
+    there += [place / name for place in places for name in _YAML]
+    there += [folder / key for key in sorted(inner)]
+    beside = (key for key in sorted(others) if "/" not in key and key not in _YAML)
+    there += [folder / key for key in beside if key.lower().endswith((".yaml", ".yml"))]
+    for place in there:
+        try:
+            yield place, place.read_bytes().decode("utf-8-sig")
+        except (MissingError, UnicodeDecodeError):
+            continue
+
+
+def _names(texts: Sequence[tuple[Location, str]]) -> Iterator[_Names]:
+    """Yield the names in each file that has some. Raises ConfigError."""
+    for place, text in texts:
+        is_yaml = place.name.lower().endswith((".yaml", ".yml"))
+        if not text.strip() or (is_yaml and _HAS_NAMES.search(text) is None):
+            continue
+        where = option_name("annotations", place)
+        read = parse_names(text, where, suffix="YAML" if is_yaml else "")
+        names = tuple(one.strip() for one in read)
+        repeated = next((one for one, count in Counter(names).items() if count > 1), None)
+        if repeated is not None:
+            numbers = [str(number) for number, one in enumerate(names) if one == repeated]
+            raise ConfigError(
+                f"{where}: the classes {' and '.join(numbers[:2])} have the same name"
+                f" {repeated!r}: give each number a name of its own, or name the classes with"
+                f" {option_name('labels_file')}"
+            )
+        yield _Names(place, names)
+
+
+def _no_names(folder: Location) -> ConfigError:
+    return ConfigError(
+        f"{option_name('annotations', folder)}: YOLO's files hold class numbers, and there is no"
+        f" file of class names ({', '.join(itertools.chain(_NAMES, _YAML[:2]))}) in the folder or"
+        f" its parent: name the classes with {option_name('labels_file')}, one per line"
+    )
