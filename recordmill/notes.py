@@ -34,6 +34,8 @@ CODES: Mapping[str, str] = {
     " bits",
     "intervals": "series of --intervals are not in the input, or no window has one of their"
     " classes",
+    "label-columns": "exactly one of --label-columns is 1 in every row, so that records have one"
+    " class; or columns of 0 and 1 may be classes",
     "label-lists": "names of classes look like lists of labels, or join other classes with a"
     " separator; lists of labels look like vectors of 0 and 1; or almost no record has several"
     " classes",

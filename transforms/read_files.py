@@ -54,7 +54,8 @@ class _ReadFiles(ReadStep):
       path_column: Column of a listing with the path of a file. Default: a usual name, such as
         `path`.
       bytes_column: Column of tables that hold the bytes of files. Default: a column of bytes.
-      drop_columns: Columns to ignore.
+      drop_columns: Columns to ignore, by names or patterns such as `Unnamed*`.
+      label_columns: Columns of 0 and 1, one for each class, by names or patterns such as `is_*`.
       input_root: Folder that paths in a listing are relative to. Default: the folder of the
         listing.
       unlabelled: Whether files without a label are rejected, or kept without label features.
@@ -63,7 +64,7 @@ class _ReadFiles(ReadStep):
 
     source_options = ReadStep.source_options | {
         *("label_column", "key_column", "group_column", "split_column", "path_column"),
-        *("bytes_column", "drop_columns", "input_root", "format"),
+        *("bytes_column", "drop_columns", "label_columns", "input_root", "format"),
     }
 
     _: dataclasses.KW_ONLY
@@ -74,6 +75,7 @@ class _ReadFiles(ReadStep):
     path_column: str | None = None
     bytes_column: str | None = None
     drop_columns: Sequence[str] = ()
+    label_columns: Sequence[str] = ()
     input_root: str | None = None
     unlabelled: Unlabelled = "reject"
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen

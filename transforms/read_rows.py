@@ -40,7 +40,8 @@ class _ReadRows(ReadStep):
       group_column: Column that identifies a group, such as a patient; a group never spans two
         splits.
       split_column: Column with the split of a record. Default: `split`, if there is such a column.
-      drop_columns: Columns to ignore.
+      drop_columns: Columns to ignore, by names or patterns such as `Unnamed*`.
+      label_columns: Columns of 0 and 1, one for each class, by names or patterns such as `is_*`.
       label_type: Reading of the label column: `class`, `int` or `float` for numbers to predict, or
         `none` for an ordinary column. Default: classes; decimal numbers are an error.
       unlabelled: Whether records without a label are rejected, or kept without label features.
@@ -50,7 +51,7 @@ class _ReadRows(ReadStep):
     source_options = ReadStep.source_options | {
         *("label_column", "group_column", "split_column", "drop_columns", "format", "key_column"),
         *("text_column", "documents", "types", "where", "series_column", "join_files"),
-        *("time_format", "time_unit", "time_zone"),
+        *("time_format", "time_unit", "time_zone", "label_columns"),
     }
 
     _: dataclasses.KW_ONLY
@@ -58,6 +59,7 @@ class _ReadRows(ReadStep):
     group_column: str | None = None
     split_column: str | None = None
     drop_columns: Sequence[str] = ()
+    label_columns: Sequence[str] = ()
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
     format: RowFormat = RowFormat()  # noqa: RUF009, it is frozen
@@ -284,6 +286,11 @@ class ReadSeries(_ReadRows):
     def _check_together(self) -> None:
         if not self.time_column and not self._is_source:
             raise ConfigError("ReadSeries: expected time_column, the column with times, got none")
+        if self.label_columns:
+            raise ConfigError(
+                "ReadSeries: label_columns gives rows several classes, and windows have one: leave"
+                " it out"
+            )
         super()._check_together()
 
     @property

@@ -187,7 +187,7 @@ def unread_label(config: CommonConfig, roles: ColumnRoles | None) -> str | None:
         return None
     # Several numbers of a record are no number to predict.
     several = roles.labels is not None or roles.separator is not None
-    if several or types.get(roles.classes) == "string":
+    if several or roles.flags or types.get(roles.classes) == "string":
         return None
     return f"the column {roles.classes!r}"
 
@@ -198,6 +198,8 @@ def gives_values(config: CommonConfig, roles: ColumnRoles | None) -> bool:
         config, "intervals"
     )
     by_column = roles is not None and roles.classes and not _in_paths(config, roles)
+    if roles is not None and roles.flags:
+        return False
     return bool(by_column or _array_labels(config) is not None or by_content)
 
 
@@ -267,7 +269,9 @@ def _options(columns: Sequence[str]) -> str:
 def _class_column(roles: ColumnRoles) -> str:
     assert roles.classes is not None
     several = roles.labels is not None or roles.separator is not None
-    return _shown_column(roles.classes) + (", several per record" if several else "")
+    column = f"the columns {_some(list(map(repr, roles.flags)))}"
+    shown = column if roles.flags else _shown_column(roles.classes)
+    return shown + (", several per record" if several else "")
 
 
 def _path_labels(config: CommonConfig, layout: Layout) -> str:

@@ -27,6 +27,8 @@ class ColumnRoles:
       labels: Column of lists of labels, instead of `label`.
       separator: Text between the labels in the column `label`, if it may hold several.
       weight: Column of weights, which are also values of the records.
+      flags: Columns of 0 and 1, one per class; `label` or `labels` then names no column of the
+        files.
       renames: (text, label or None) of the labels with another spelling.
     """
 
@@ -42,6 +44,7 @@ class ColumnRoles:
     labels: str | None = None
     separator: str | None = None
     weight: str | None = None
+    flags: tuple[str, ...] = ()
     renames: tuple[tuple[str, str | None], ...] = ()
 
     @property
@@ -52,7 +55,7 @@ class ColumnRoles:
     def named(self) -> set[str]:
         """Return the names of the columns that are read as text because of their roles."""
         single = (self.main, self.label, self.split, self.group)
-        return {name for name in (*single, *self.keys, *self.others) if name}
+        return {name for name in (*single, *self.keys, *self.others, *self.flags) if name}
 
     def user_columns(self, names: Sequence[str]) -> list[str]:
         """Return the columns without a role, which become values of the records."""

@@ -377,3 +377,14 @@ def _times(root: pathlib.Path) -> None:
         for n in range(90)
     ]
     put(root / "days.csv", lines_of("day,x,device", *days))
+
+
+@makes("comments.csv onehot.jsonl")
+def _flags(root: pathlib.Path) -> None:
+    """A column of 0 and 1 for each class; one has other values, and rows without any."""
+    header = ["text", "toxic", "insult", "is_threat"]
+    rows = [[f"a comment {n}", n % 2, int(n % 3 == 0), int(n % 7 == 0)] for n in range(40)]
+    rows += [["no values", "", "", ""], ["another", 2, 0, 0], ["spelled", "True", "0.0", ""]]
+    put(root / "comments.csv", lines_of(header, *rows))
+    hot = [{"x": n / 8, "cat": n % 3 == 0, "dog": n % 3 == 1, "ant": n % 3 == 2} for n in range(30)]
+    put(root / "onehot.jsonl", "\n".join(map(json.dumps, hot)) + "\n")

@@ -225,6 +225,7 @@ COMMANDS = {
         " --image-class largest --no-segmentation --captions first",
         "--input-root /photos --no-confine --allow-store s3://box --allow-store s3://other"
         " --path-column file --label-column class --max-reject-fraction 0.5",
+        "--label-columns b,'is_*' --drop-columns 'Unnamed*'",
         "--size 32 --resize-mode pad --mode gray --background 1,2,3 --depth 8 --quality 80"
         " --damaged reject --intensity-window -100:400",
         "--one-hot-label --max-pixels 1000 --min-size 10 --probe none"

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
-# Prefixes of columns with facts of paths, which are not columns of the user's files.
-OF_PATHS = ("--label-from ", "--group-from ")
+# The column of classes that columns of 0 and 1 give.
+OF_FLAGS = "--label-columns"
+# Prefixes of columns with facts of paths, and that one, which are not in the user's files.
+OF_PATHS = ("--label-from ", "--group-from ", OF_FLAGS)
 
 
 def column_named(name: str) -> str:

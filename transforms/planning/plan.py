@@ -270,9 +270,12 @@ def _rejects(parts: Sequence[StagedPart], staging: Staging) -> list[Reject]:
 def _partly_labelled(survey: Survey, run: RunSpec) -> list[str]:
     """Return a sentence if a custom pipeline passed some records without a label.
 
-    Sources reject such records, and encoders declare the label unless they are told.
+    Sources reject such records, and encoders declare the label unless they are told. Lists of
+    labels may be empty.
     """
-    if not run.is_custom or not survey.labels or getattr(run.encoder, "unlabelled", True):
+    if not run.is_custom or survey.held or not survey.labels:
+        return []
+    if getattr(run.encoder, "unlabelled", True):
         return []
     without = sum(counts.get(None, 0) for counts in survey.counts.values())
     total = sum(sum(counts.values()) for counts in survey.counts.values())

@@ -32,7 +32,7 @@ SPLITS = Group(40, "Splits", shapes_bytes=True)
 BALANCE = Group(50, "Balance of classes (split train only)", shapes_bytes=True)
 OUTPUT = Group(60, "Dataset files", shapes_bytes=True)
 
-_READING = ("drop_columns", "where", "weight_column", "label_separator")
+_READING = ("drop_columns", "where", "weight_column", "label_separator", "label_columns")
 COLUMNS = ("label_column", "split_column", "group_column", "key_column", *_READING)
 
 _SHARD_SIZE = 128 * 10**6
@@ -103,7 +103,8 @@ class CommonConfig(
         parse=values.names,
         repeat=True,
         metavar="COLUMN,...",
-        help="Columns to drop; all other columns become features.",
+        help="Columns to drop, also by patterns such as 'Unnamed*'; all other columns become"
+        " features.",
     )
     label_from: str | None = option(
         None,

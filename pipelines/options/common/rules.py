@@ -100,7 +100,8 @@ RULES: tuple[Rule, ...] = (
     _never("conflicts", "sensor", "decides between rows of one key, and windows have keys of"
            " their own"),
     _never("weight-column", "sensor", "gives weights to rows, and records are windows"),
-    _never("label-separator", "sensor", "gives rows several classes, and windows have one"),
+    _never("label-columns label-separator", "sensor", "gives rows several classes, and windows have"
+           " one"),
     _never("dedup exclude-like near-duplicates near-distance near-similarity", "sensor", _WINDOWS),
     _never("near-duplicates near-distance near-similarity", "table arrays audio", "compares"
            " images, clips or texts: use --dedup, which compares any content"),
@@ -114,7 +115,10 @@ RULES: tuple[Rule, ...] = (
     _excludes("label-from", "label-type=none"),
     _excludes(_OF_LABELS, "label-type=none", why="which reads no labels",
               of="text table sensor arrays video audio"),
-    _excludes("label-separator", "label-type=none|int|float", why="which gives no classes"),
+    _excludes("label-columns", "label-column label-from label-separator", why="because columns of 0"
+              " and 1 give the classes"),
+    _excludes("label-columns label-separator", "label-type=none|int|float", why="which gives no"
+              " classes"),
     _needs("label-bins", _NUMBERS),
     _excludes("balance=weights", "label-bins", why="which makes no classes to weigh"),
     _needs("label-bins", "stratify", "balance"),
@@ -162,7 +166,7 @@ RULES: tuple[Rule, ...] = (
     _excludes("end-column", "duration-column"),
     _needs("segment-unit", *_SEGMENTS.split()),
     _only(_COLUMNS, "named held placed values"),
-    _only("weight-column", "named held values"),
+    _only("label-columns weight-column", "named held values"),
     _only("path-column", "named"),
     _only(_SEGMENTS, "named held"),
     _only(_SEGMENTS, "named", of="audio", unless="clip-mode=split",
@@ -184,7 +188,8 @@ RULES: tuple[Rule, ...] = (
     _needs("@boxes", "annotations", found=True),
     _needs("@masks", "masks", found=True),
     _only("annotation-format box-units unannotated mask-suffix", "self named"),
-    _excludes("label-column label-separator label-type=class|int|float", "annotations", found=True,
+    _excludes("label-column label-columns label-separator label-type=class|int|float",
+              "annotations", found=True,
               why="whose boxes give the classes"),
     # Columns as features.
     _excludes("@features -types zscore-by sequence-example", "preprocessing-fn", why=_ALL_FEATURES),
@@ -221,6 +226,7 @@ RULES: tuple[Rule, ...] = (
     _excludes("per-item", "chunk", why="whose value 1 makes items that keep the axis"),
     _needs("label-input", "per-item", why="which makes a record of every item"),
     _excludes("label-array label-input", "label-type=none"),
+    _excludes("label-columns", "label-array label-input"),
     _excludes("label-column", "label-type=none", of="arrays"),
     _excludes("label-column", "label-array label-input"),
     _excludes("feature-set=tf-object-detection", "image-format=raw", why="because its decoders read"

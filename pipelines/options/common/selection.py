@@ -35,6 +35,14 @@ class SelectionConfig:
         " no classes. Default: class, but decimal numbers or more than 50 integers in a column or"
         " an array are an error.",
     )
+    label_columns: tuple[str, ...] = option(
+        (),
+        parse=values.ordered_names,
+        repeat=True,
+        metavar="COLUMN,...",
+        help="Columns of 0 and 1, one for each class, also by patterns such as 'is_*'. A record has"
+        " the classes whose columns are 1; if that is one class in every row, it has that class.",
+    )
     label_separator: str | None = option(
         None,
         metavar="TEXT",

@@ -6,10 +6,15 @@ and a path, as dataset hubs write files, are values and stay unchanged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from typing import Any
 
 import pyarrow as pa
+
+from recordmill.errors import ConfigError, did_you_mean
+from recordmill.option_names import option_name
+from recordmill.transforms.model.usual_columns import quoted
 
 _WHOLE = "bytes"  # a struct with this field is a value
 _MOST_LEVELS = 32
@@ -23,10 +28,48 @@ def is_nested(kind: pa.DataType) -> bool:
 
 
 def columns_of(names: Iterable[str], columns: Collection[str]) -> set[str]:
-    """Return the columns with these names; for an object, which is no column, all inside of it."""
+    """Return the columns with these names; for an object, which is no column, all inside of it.
+
+    In a name that no column has, `*` stands for any text.
+    """
     wanted = {*names}
-    objects = tuple(f"{name}." for name in wanted.difference(columns))
-    return {one for one in columns if one in wanted or one.startswith(objects)}
+    others = wanted.difference(columns)
+    objects = tuple(f"{name}." for name in others)
+    forms = [".*".join(map(re.escape, name.split("*"))) for name in others if "*" in name]
+    pattern = re.compile("|".join(forms), re.DOTALL) if forms else None
+    return {
+        one
+        for one in columns
+        if one in wanted
+        or one.startswith(objects)
+        or (pattern is not None and one and pattern.fullmatch(one))
+    }
+
+
+def expand_names(
+    option: str, given: Iterable[str], columns: Collection[str], *, where: object
+) -> tuple[str, ...]:
+    """Return the columns that names and patterns of an option select, in the order of the option.
+
+    Args:
+      option: Name of the option.
+      given: Names of columns or objects, and patterns, as for `columns_of`.
+      columns: Names of all columns, in order.
+      where: The input, for messages.
+
+    Raises:
+      ConfigError: A name or a pattern selects no column.
+    """
+    found: dict[str, None] = {}
+    for name in given:
+        if not (some := columns_of([name], columns)):
+            verb = "no column matches" if "*" in name else "no column"
+            raise ConfigError(
+                f"{option_name(option)}: {verb} {name!r} in {where}{did_you_mean(name, columns)}:"
+                f" it has {quoted(columns)}"
+            )
+        found |= dict.fromkeys(one for one in columns if one in some)
+    return tuple(found)
 
 
 def outer_objects(name: str, objects: Collection[str]) -> frozenset[str]:

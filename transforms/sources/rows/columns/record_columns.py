@@ -238,7 +238,9 @@ def _label_faults(
 
     faults = [invalid_rows(rows, _has_line_break(system.label), invalid)]
     if roles.classes is not None and reject_unlabelled:
-        faults.insert(0, InvalidRows(is_null(system.label), missing))
+        # Columns of 0 alone say that a row has none of the classes.
+        unknown = rows.columns[roles.labels] if roles.flags and roles.labels else system.label
+        faults.insert(0, InvalidRows(is_null(unknown), missing))
     return faults
 
 

@@ -11,11 +11,11 @@ from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_checks import split_list
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.usual_columns import LABELS, SPLITS, quoted
+from recordmill.transforms.model.usual_columns import LABELS, OF_FLAGS, SPLITS, quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.folders.number_labels import LabelType
 from recordmill.transforms.sources.folders.references import Unlabelled
-from recordmill.transforms.sources.row_formats.values.nested import columns_of
+from recordmill.transforms.sources.row_formats.values.nested import expand_names
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,9 @@ class RowOptions:
       group_column: Column that identifies a group, which never spans two splits.
       key_column: Column of unique record keys, or several with commas between; by default the key
         is the path of a file, or a hash of the content of a row.
-      drop_columns: Columns to ignore.
+      drop_columns: Columns to ignore, by names or patterns.
+      label_columns: Columns of 0 and 1, one per class, instead of a label column: their names, or
+        patterns in which `*` stands for any text.
       label_separator: Text between the labels in the label column, if rows may have several; a
         column of lists needs none.
       label_type: Reading of the label column: `class` (also None), `int` or `float` for numbers to
@@ -43,6 +45,7 @@ class RowOptions:
     group_column: str | None = None
     key_column: str | None = None
     drop_columns: tuple[str, ...] = ()
+    label_columns: tuple[str, ...] = ()
     label_separator: str | None = None
     label_type: LabelType | None = None
     unlabelled: Unlabelled = "reject"
@@ -104,14 +107,10 @@ def resolve(
             ("group", options.group_column, batch.GROUP),
         )
     )
-    for name in options.drop_columns:
-        if not columns_of([name], names):
-            raise ConfigError(
-                f"{option_name('drop_columns')}: no column {name!r} in"
-                f" {inputs}{did_you_mean(name, names)}: it has {quoted(names)}"
-            )
-    dropped = columns_of(options.drop_columns, names)
+    dropped = expand_names("drop_columns", options.drop_columns, names, where=inputs)
     names = [name for name in names if name not in dropped]
+    if options.label_columns:
+        label = OF_FLAGS
     given = ColumnRoles(
         main=main,
         others=tuple(others),
@@ -123,6 +122,7 @@ def resolve(
         weight=options.weight_column,
         dropped=tuple(sorted(dropped)),
     )
+    given = dataclasses.replace(given, flags=_flags(options, given, names, inputs))
     for wanted in (main, label, given.split, group, given.weight, *given.keys, *given.others):
         if wanted is not None and wanted not in names:
             raise ConfigError(
@@ -171,6 +171,20 @@ def _given(role: str, column: str | None, inputs: Inputs, in_path: str | None) -
             f" the {role}: leave one of them out"
         )
     return column or in_path
+
+
+def _flags(
+    options: RowOptions, given: ColumnRoles, names: Sequence[str], inputs: Inputs
+) -> tuple[str, ...]:
+    """Return the columns of 0 and 1, one per class; patterns match no column with another role."""
+    free = [name for name in names if name not in given.named() and name != given.weight]
+    for name in options.label_columns:
+        if name in names and name not in free:
+            raise ConfigError(
+                f"{option_name('label_columns', name)}: another option gives this column a role:"
+                " leave one of them out"
+            )
+    return expand_names("label_columns", options.label_columns, free, where=inputs)
 
 
 def _key_columns(given: str | None, names: Sequence[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_names import option_name
 from recordmill.transforms.model.source import Layout, ListingPart
+from recordmill.transforms.model.usual_columns import OF_FLAGS
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
@@ -63,7 +64,8 @@ class RowLayout(Layout):
     def read_names(self) -> set[str]:
         """Return the names of the columns to read as text."""
         typed = (field.name for field in self.typed)
-        return self.roles.named().difference(self.from_path, self.from_listing, typed)
+        made = (OF_FLAGS,)
+        return self.roles.named().difference(self.from_path, self.from_listing, typed, made)
 
     def more_fields(self, named: Collection[str]) -> list[pa.Field]:
         """Return the fields to read beside `written` and the columns `named`, read as text."""

@@ -23,7 +23,7 @@ from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.model.usual_columns import quoted
+from recordmill.transforms.model.usual_columns import OF_FLAGS, quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
@@ -31,6 +31,7 @@ from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.folders.path_layout import refuse_no_facts, unused_splits
 from recordmill.transforms.sources.folders.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.row_formats.columnar.columnar import ColumnarFile, split_rows
+from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.reading.row_file import (
     FileSection,
     QuoteAnomalies,
@@ -49,6 +50,7 @@ from recordmill.transforms.sources.row_formats.values.column_types import (
 )
 from recordmill.transforms.sources.row_formats.values.nested import columns_of
 from recordmill.transforms.sources.rows.columns.column_checks import alike_name, class_loss
+from recordmill.transforms.sources.rows.columns.flag_columns import LISTS, type_of_flags
 from recordmill.transforms.sources.rows.reading.row_cache import RowCache
 from recordmill.transforms.sources.rows.reading.row_inputs import RowInput
 
@@ -212,12 +214,14 @@ class Inference(NamedTuple):
       times: Column of times, read as text, whose type is inferred from their time zones: string if
         only some have one.
       label: Column of classes; in files of text, the spelling of its labels is inferred.
+      flags: Columns of 0 and 1 to look at instead of all that.
     """
 
     names: Collection[str] | None = None
     keep: RowCache | None = None
     times: str | None = None
     label: LabelColumn | None = None
+    flags: tuple[str, ...] = ()
 
 
 def infer_columns(
@@ -261,6 +265,39 @@ def infer_spelling(
         every = itertools.chain([first], batches)
         return infer_columns(every, rows, Inference((), label=label), here=here)
     return {}
+
+
+def infer_flags(
+    parts: Iterable[pa.RecordBatch], rows: RowInput, flags: tuple[str, ...], *, here: bool
+) -> ColumnTypes:
+    """Return the type of the labels that columns of 0 and 1 give: texts, or lists of texts.
+
+    If the first rows of a file of text need lists, no further rows are read. here: as for
+    `infer_columns`.
+    """
+    batches = iter(parts)
+    for first in batches:
+        for file, section, _ in iter_sections(first[:1]):
+            opened = rows.open(file)
+            if not isinstance(opened, TypeInferringFile):
+                continue
+            with as_config_error(file):
+                some = next(iter(_flags_of_section(opened, section, rows, flags)), None)
+            if some is not None and some.types == LISTS:
+                return {OF_FLAGS: some}
+        every = itertools.chain([first], batches)
+        return infer_columns(every, rows, Inference(flags=flags), here=here)
+    return {}
+
+
+def _flags_of_section(
+    opened: RowFile, section: FileSection, rows: RowInput, flags: tuple[str, ...]
+) -> Iterator[ColumnType]:
+    """Yield the types of the labels that columns of 0 and 1 give in blocks of a section."""
+    parser = rows.format.value_parser
+    for block in opened.read(section, wanted_columns(flags, (), {}), {*flags}):
+        columns = [parser.mask_missing(name, block.columns[name]) for name in flags]
+        yield type_of_flags(columns)
 
 
 def _is_columnar(part: pa.RecordBatch, rows: RowInput) -> bool:
@@ -383,7 +420,13 @@ def _infer(part: bytes, rows: RowInput, what: Inference, some: range) -> ColumnT
 
 
 def _infer_part(part: pa.RecordBatch, rows: RowInput, what: Inference) -> ColumnTypes:
-    names, keep, times, label = what
+    names, keep, times, label, flags = what
+    if flags:
+        return unify(
+            {OF_FLAGS: found}
+            for block in iter_blocks(part, rows)
+            for found in _flags_of_section(rows.open(block.files[0]), block.section, rows, flags)
+        )
     column_types: list[ColumnTypes] = []
     text = {*(() if keep is None else keep.text), *(() if label is None else (label.name,))}
     text |= set() if times is None else {times}

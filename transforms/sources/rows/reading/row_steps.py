@@ -18,6 +18,7 @@ from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart, Parts
 from recordmill.transforms.model.user_columns import check_types
+from recordmill.transforms.model.usual_columns import OF_FLAGS
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import check_paths
 from recordmill.transforms.sources.files.walks import File
@@ -41,6 +42,12 @@ from recordmill.transforms.sources.rows.columns.column_checks import (
     inference_notes,
     refuse_unknown_missing,
     unnamed_notes,
+)
+from recordmill.transforms.sources.rows.columns.flag_columns import (
+    flag_notes,
+    names_of_flags,
+    unused_flags,
+    with_flag_labels,
 )
 from recordmill.transforms.sources.rows.columns.hub_features import HubClassNames, with_class_names
 from recordmill.transforms.sources.rows.columns.number_columns import (
@@ -83,6 +90,7 @@ from recordmill.transforms.sources.rows.reading.row_sections import (
     Inference,
     as_run_error,
     infer_columns,
+    infer_flags,
     infer_spelling,
     iter_blocks,
     numbered_keys,
@@ -185,7 +193,8 @@ class RowSteps(RowOptions):
         from_path = path_columns(
             facts.partitions, column_types, self, labelled=batch.LABEL in in_path, used=used
         )
-        of_path = (*from_path, *in_path.values())
+        of_flags = (OF_FLAGS,) if self.label_columns else ()
+        of_path = (*from_path, *in_path.values(), *of_flags)
         roles = self._roles([*column_types, *of_path])
         found = [key for key in facts.partitions if key not in column_types and key not in used]
         classless = self.label_type == "none" or not self._needs_classes
@@ -194,6 +203,9 @@ class RowSteps(RowOptions):
         }
         text = ColumnType(types=(pa.string(),))
         column_types = {**column_types, **dict.fromkeys(of_path, text)}
+        if roles.flags:
+            column_types |= infer_flags(parts, self.row_input, roles.flags, here=self._infers_here)
+            notes |= flag_notes(column_types[OF_FLAGS], roles.flags)
         if self._takes_label_lists:
             roles = with_several(roles, column_types, self.label_separator, where=where)
         read = roles.named().difference(of_path)
@@ -213,6 +225,8 @@ class RowSteps(RowOptions):
             label = None if label is not None and self._keeps_labels(label.name) else label
             what = Inference(names, kept, self._zoned_column, label)
             column_types = column_types | self._infer_remaining(header, parts, what, notes)
+        if roles.classes is None and self.label_type is None and self._takes_label_lists:
+            notes |= unused_flags(user_columns, column_types)
         spelling = None if roles.classes is None else column_types[roles.classes].labels
         roles = with_spelling(roles, spelling, parser)
         fields = [
@@ -220,7 +234,7 @@ class RowSteps(RowOptions):
             for field in self._user_fields(user_columns, column_types, roles)
         ]
         notes.update(inference_notes(fields, column_types, self._advice, roles.target))
-        class_names = hub.of(roles)
+        class_names = names_of_flags(roles.flags) if roles.flags else hub.of(roles)
         splits = split_source_of_rows(inputs, roles, facts)
         hints = facts.split_hints if splits in (None, FOLDERS) else ()
         return RowLayout(
@@ -238,7 +252,7 @@ class RowSteps(RowOptions):
                 if field.name not in of_path
             ),
             label_lists=None
-            if roles.labels is None
+            if roles.labels is None or roles.flags
             else column_types[roles.labels].field(roles.labels),
             row_filter=self._row_filter(column_types, fields),
             kept=kept,
@@ -416,7 +430,10 @@ class RowSteps(RowOptions):
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, parser)
             filtered |= left_out
-        rows = with_class_names(rows, layout.class_names, roles)
+        if roles.flags:
+            rows = with_flag_labels(rows, roles.flags, several=roles.labels is not None)
+        else:
+            rows = with_class_names(rows, layout.class_names, roles)
         system = system_columns(rows, roles)
         if roles.split is None:
             system = system._replace(split=rows.of_files([one[batch.SPLIT] for one in listed]))

@@ -30,7 +30,7 @@ from recordmill.transforms.sources.rows.reading.record_layout import Attached, R
 from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 
 _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
-          "tweet", "description", "title")  # fmt: skip
+          "tweet", "description", "title", "comment_text")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
