@@ -29,7 +29,7 @@ _PLACING = frozenset([
     "conflicts", "dedup", "near_distance", "near_duplicates", "near_similarity", "balance",
     "balance_target", "num_shards", "shard_size", "compression", "limit", "limit_per_class",
     "include_labels", "exclude_labels", "fold_labels", "labels_file", "label_offset", "min_size",
-    "where",
+    "where", "absent_images",
     "statistics", "schema", "on_violation", "unlabelled", "unannotated", "unmasked",
     "without_boxes", "comment"
 ])  # fmt: skip

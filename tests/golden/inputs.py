@@ -209,7 +209,8 @@ def _masks(root: pathlib.Path) -> None:
 
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
-    "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics"
+    "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
+    "coco-splits"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -257,6 +258,16 @@ def _annotated(root: pathlib.Path) -> None:
         points = (c / (height, width)[n % 2 == 0] for n, c in enumerate(star))
         polygon = "0.000000 " + " ".join(f"{min(max(c, 0), 1):.6f}" for c in points)
         put(root / f"ultralytics/labels/{split}/{stem}.txt", f"{polygon} 0.5\n")
+    for number, split in enumerate(("train", "valid")):
+        one = {f"{n}.png": annotated[f"{4 * number + n:02}.png"] for n in range(4)}
+        for n, name in enumerate(one):
+            image = (root / "coco" / f"{4 * number + n:02}.png").read_bytes()
+            put(root / f"coco-splits/{split}/{name}", image)
+        of_split = coco({**one, "gone.png": ((4, 4), [])})
+        of_split["categories"] = [{**c, "id": c["id"] + number} for c in of_split["categories"]]
+        for entry in of_split["annotations"]:
+            entry["category_id"] += number
+        put(root / f"coco-splits/{split}/_annotations.coco.json", json.dumps(of_split))
     put(root / "yolo/classes.txt", "kind 1\nkind 2\nkind 3\n")
     put(root / "roboflow/data.yaml", "nc: 3\nnames: [kind 1, kind 2, kind 3]\n")
     put(root / "ultralytics/data.yaml", "names:\n  0: kind 1\n  1: kind 2\n")

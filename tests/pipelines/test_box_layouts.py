@@ -208,3 +208,107 @@ def test_invalid_folders_of_yolo_are_refused(changed, messages, tmp_path, capsys
     error = " ".join(capsys.readouterr().err.split())
     assert all(message in error for message in messages), error
     assert not (made / "dataset.json").exists()
+
+
+def coco(images, boxes, classes=("cat", "dog"), **more):
+    """COCO's annotations. images: names. boxes: [(image, class, box)], by their numbers."""
+    return {
+        "categories": [{"id": n, "name": name} for n, name in enumerate(classes, 1)],
+        "images": [
+            {"id": n, "file_name": name, "width": WIDTH, "height": HEIGHT}
+            for n, name in enumerate(images)
+        ],
+        "annotations": [
+            {"id": n, "image_id": image, "category_id": 1 + label, "bbox": box, **more}
+            for n, (image, label, box) in enumerate(boxes)
+        ],
+    }
+
+
+PER_SPLIT = {
+    "README.roboflow.txt": "",
+    **{f"{split}/{n}.png": "" for split in ("train", "valid") for n in "01"},
+    "train/_annotations.coco.json": coco(
+        ["0.png", "1.png"], [(0, 0, [10, 6, 20, 18]), (1, 1, [1, 1, 2, 2])]
+    ),
+    "valid/_annotations.coco.json": coco(
+        ["0.png", "1.png"], [(0, 0, [20, 6, 20, 24]), (1, 1, [3, 3, 2, 2])], ("dog", "cat")
+    ),
+}
+_OF_SPLITS = {
+    "train/0.png": [("cat", (10, 6, 30, 24))],
+    "train/1.png": [("dog", (1, 1, 3, 3))],
+    "valid/0.png": [("dog", (20, 6, 40, 30))],
+    "valid/1.png": [("cat", (3, 3, 5, 5))],
+}
+
+
+@pytest.mark.parametrize(
+    "given", ["", "train/_annotations.coco.json,{0}/valid/_annotations.coco.json"]
+)
+def test_files_of_coco_speak_of_the_images_beside_them(given, tmp_path):
+    root = put(tmp_path / "in", PER_SPLIT)
+    annotations = f"{root}/{given.format(root)}"
+    made = make(tmp_path / "out", "--input", root, "--annotations", annotations, *_WHOLE)
+    boxes, splits = found(made)
+    assert boxes == _OF_SPLITS
+    assert {key: splits[key] for key in boxes} == {
+        key: "train" if key.startswith("train") else "validation" for key in boxes
+    }
+    assert made.manifest.labels == ("cat", "dog")
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert "files give different ids to categories, such as 'dog', 'cat': they are merged" in note
+
+
+def test_names_of_files_in_other_folders_stay_as_they_are(tmp_path):
+    files = {"images/0.png": "", "images/1.png": ""}
+    files["a/boxes.json"] = coco(["0.png", "1.png"], [(0, 0, [10, 6, 20, 18])])
+    files["b/boxes.json"] = coco(["images/0.png", "1.png"], [(1, 1, [1, 1, 2, 2])])
+    root = put(tmp_path / "in", files)
+    given = ("--annotations", f"{root}/a/boxes.json,{root}/b/boxes.json", "--splits", "train=1")
+    made = make(tmp_path / "out", "--input", root, *given, "--absent-images", "drop", *_WHOLE)
+    assert found(made)[0] == {"images/0.png": [], "images/1.png": [("dog", (1, 1, 3, 3))]}
+
+
+def test_voc_is_read_per_split(tmp_path):
+    box = "<bndbox><xmin>{}</xmin><ymin>7</ymin><xmax>30</xmax><ymax>24</ymax></bndbox>"
+    text = "<annotation><object><name>cat</name>{}</object></annotation>"
+    files = {f"{split}/0.png": "" for split in ("train", "valid")}
+    files |= {
+        f"{split}/0.xml": text.format(box.format(n)) for n, split in ((11, "train"), (21, "valid"))
+    }
+    root = put(tmp_path / "in", files)
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    assert found(made)[0] == {
+        "train/0.png": [("cat", (10, 6, 30, 24))],
+        "valid/0.png": [("cat", (20, 6, 30, 24))],
+    }
+
+
+def test_annotations_of_absent_images_can_be_dropped(tmp_path):
+    names = [f"{number}.png" for number in range(6)]
+    files = {f"images/{name}": "" for name in names[:2]}
+    files["a.json"] = coco(names, [(number, 0, [1, 1, 9, 9]) for number in range(6)])
+    root = put(tmp_path / "in", files)
+    given = ("--input", root / "images", "--annotations", root / "a.json", "--splits", "train=1")
+    made = make(tmp_path / "a", *given, "--max-reject-fraction", 1, *_WHOLE)
+    assert set(details(made)) == {*names[2:]}
+    assert all(one.endswith("; --absent-images drop allows this") for one in details(made).values())
+    made = make(tmp_path / "b", *given, "--absent-images", "drop", *_WHOLE)
+    assert (details(made), made.manifest.ledger.filtered.inputs) == ({}, {"absent": 4})
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert note == (
+        "annotations of 4 images in a.json that are not in the input were dropped: '2.png',"
+        " '3.png', '4.png', ..."
+    )
+
+
+def test_files_of_two_splits_that_name_an_image_are_refused(tmp_path, capsys):
+    files = {"images/0.png": "", "train.json": coco(["0.png"], [(0, 0, [1, 1, 9, 9])])}
+    files["val.json"] = files["train.json"]
+    root = put(tmp_path / "in", files)
+    given = ("--annotations", f"{root}/train.json,{root}/val.json", "--output", tmp_path / "out")
+    assert images("--input", root / "images", *given) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"{root}/val.json: images[0]: {root}/train.json names '0.png', too, as an image" in error
+    assert "(train and validation)" in error

@@ -65,7 +65,7 @@ def test_images_and_annotations_with_near_names_are_shown(name, given, how, tmp_
     missing = "a.json names it, but no image has a path that ends with this name"
     assert details(tmp_path / "out") == {
         given: ("missing", f"{missing}; the nearest is {name!r}, which differs in {how}"),
-        "im9.png": ("missing", missing),
+        "im9.png": ("missing", f"{missing}; --absent-images drop allows this"),
         name: (
             "unlabelled",
             f"no annotations in a.json (the nearest name there is {given!r}, which differs in"
@@ -113,15 +113,16 @@ def test_ids_of_a_listing_without_extension_are_found_in_folders_below(tmp_path,
 
 
 def test_annotations_of_equal_names_are_shown_with_their_folders(tmp_path, capsys):
-    for split in ("train", "valid"):
-        (tmp_path / "in" / split).mkdir(parents=True)
-        (image,) = (make_folder(tmp_path / f"made-{split}", {"x": 1}) / "x").iterdir()
-        image.rename(tmp_path / "in" / split / "0.png")
-        (tmp_path / "in" / split / "a.json").write_text(coco("0.png"))
-    places = ",".join(str(tmp_path / "in" / split / "a.json") for split in ("train", "valid"))
+    for folder in ("one", "two"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        (tmp_path / folder).mkdir()
+        (image,) = (make_folder(tmp_path / f"made-{folder}", {"x": 1}) / "x").iterdir()
+        image.rename(tmp_path / "in" / folder / "0.png")
+        (tmp_path / folder / "a.json").write_text(coco("0.png"))
+    places = ",".join(str(tmp_path / folder / "a.json") for folder in ("one", "two"))
     given = ("--input", tmp_path / "in", "--annotations", places, "--output", tmp_path / "out")
     assert run("images", *given) == 2
-    assert "--annotations train/a.json, valid/a.json: '0.png' matches two" in printed(capsys)
+    assert "--annotations one/a.json, two/a.json: '0.png' matches two" in printed(capsys)
 
 
 VOC = "<annotation><object><name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>5</xmax>\

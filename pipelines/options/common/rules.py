@@ -187,7 +187,7 @@ RULES: tuple[Rule, ...] = (
     # Boxes and masks.
     _needs("@boxes", "annotations", found=True),
     _needs("@masks", "masks", found=True),
-    _only("annotation-format box-units unannotated mask-suffix", "self named"),
+    _only("annotation-format box-units unannotated absent-images mask-suffix", "self named"),
     _excludes("label-column label-columns label-separator label-type=class|int|float",
               "annotations", found=True,
               why="whose boxes give the classes"),

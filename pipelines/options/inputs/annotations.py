@@ -42,8 +42,8 @@ class AnnotationsConfig(CommonConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="PATH,...",
-        help="Boxes or captions: COCO JSON files, a folder of Pascal VOC XML files or of YOLO txt"
-        " files, or a CSV file of boxes.",
+        help="Boxes or captions: COCO JSON files or a folder of them, a folder of Pascal VOC XML"
+        " files or of YOLO txt files, or a CSV file of boxes.",
     )
     annotation_format: Literal["auto", "coco", "voc", "yolo", "csv"] = option(
         "auto",
@@ -58,6 +58,11 @@ class AnnotationsConfig(CommonConfig):
         "reject",
         after="without_boxes",
         help="Reject, keep or drop images that --annotations do not mention.",
+    )
+    absent_images: Literal["reject", "drop"] = option(
+        "reject",
+        after="unannotated",
+        help="Reject or drop annotations of images that are not in the input.",
     )
     image_class: Literal["auto", "none", "rarest", "largest"] = option(
         "auto",
@@ -134,6 +139,7 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
         open_annotations=reader,
         where=reader.where,
         unannotated=config.unannotated,
+        absent=config.absent_images,
         rules=config.object_rules(reader.classes),
     )
 

@@ -183,6 +183,7 @@ def masked(
         wording=Wording(
             option="--masks",
             keep="--unmasked",
+            absent="",
             noun="masks",
             parts="mask",
             remedy="; if names of masks have a suffix, give it as --mask-suffix",

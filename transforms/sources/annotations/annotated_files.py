@@ -30,6 +30,7 @@ from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
 
 Unannotated = Literal["reject", "keep", "drop"]
+Absent = Literal["reject", "drop"]
 
 _COUNTED = 1 << 12  # images counted at a time
 _SHOWN = 3  # names in a message
@@ -41,12 +42,14 @@ MASKS = "masks"  # filter reason of masks among the images
 class Wording:
     """Names of annotations in messages.
 
-    option: names the annotations. keep: decides about images without them. noun: the annotations.
+    option: names the annotations. keep: decides about images without them. absent: allows
+    annotations without images, if an option does. noun: the annotations.
     parts: the parts that images without them lack. remedy: end of the message if none matches.
     """
 
     option: str = "--annotations"
     keep: str = "--unannotated"
+    absent: str = "--absent-images drop"
     noun: str = "annotations"
     parts: str = "boxes"
     remedy: str = ""
@@ -61,6 +64,7 @@ class AnnotatedFiles:
     where: name of the annotations in messages.
     wording: names of the annotations and of their options in messages.
     unannotated: whether to reject, keep or drop images without annotations.
+    absent: whether to reject or drop annotations without images.
     rules: for images with objects.
     """
 
@@ -69,6 +73,7 @@ class AnnotatedFiles:
     where: str
     wording: Wording = Wording()
     unannotated: Unannotated = "reject"
+    absent: Absent = "reject"
     rules: ObjectRules = _NO_RULES
 
     def __post_init__(self) -> None:
@@ -104,15 +109,19 @@ class AnnotatedFiles:
         if not joined and not matcher.found:
             raise ConfigError(self._no_match_message(matcher))
         why = f"{self.where} names it, but no image has a path that ends with this name"
+        allowed = f"; {self.wording.absent} allows this" if self.wording.absent else ""
+        absent = matcher.unused()
         unmatched = [
-            Reject(name, "read", Reason.MISSING, why + matcher.near_image(name))
-            for name in matcher.unused()
+            Reject(name, "read", Reason.MISSING, why + (matcher.near_image(name) or allowed))
+            for name in (absent if self.absent == "reject" else ())
         ]
-        yield ListingPart(rejects=[*annotations.rejects, *unmatched])
+        dropped = {"absent": len(absent)} if absent and self.absent == "drop" else {}
+        yield ListingPart(rejects=[*annotations.rejects, *unmatched], filtered=dropped)
         has_objects = OBJECTS in annotations.fields.names
         facts = InputFacts(labels=objects.classes(annotations.labels()) if has_objects else None)
         notes = [*map(self._note, annotations.notes), *unread.notes()]
         notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
+        notes += self._absent_notes(absent if dropped else ())
         yield ListingPart(notes=notes, facts=facts)
 
     def _note(self, text: str) -> Note:
@@ -130,6 +139,14 @@ class AnnotatedFiles:
         more = ", ..." if found.blank > len(found.examples) else ""
         text = f"{count_of(found.blank, 'image')} without {self.wording.noun} in {self.where}"
         yield Note("annotations", f"{text} {became}: {_quoted(found.examples)}{more}")
+
+    def _absent_notes(self, absent: Sequence[str]) -> Iterator[Note]:
+        """Yield a note on the annotations without images that were dropped."""
+        if absent:
+            text = f"{self.wording.noun} of {count_of(len(absent), 'image')} in {self.where} that"
+            text += f" {'is' if len(absent) == 1 else 'are'} not in the input were dropped"
+            more = ", ..." if len(absent) > _SHOWN else ""
+            yield Note("annotations", f"{text}: {_quoted(absent[:_SHOWN])}{more}")
 
     def _matcher(self, annotations: AnnotationReader) -> PathMatcher:
         return PathMatcher(annotations, f"{self.wording.option} {self.where}", self.wording.noun)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
@@ -17,7 +18,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
-from recordmill.transforms.sources.annotations.coco import read_coco
+from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
 from recordmill.transforms.sources.annotations.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
@@ -34,7 +35,7 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
 class Annotations:
     """Location and format of annotations; calling it opens them.
 
-    places: files of COCO, or one CSV file, or one folder of VOC or YOLO files.
+    places: files of COCO or folders of them, or one CSV file, or one folder of VOC or YOLO files.
     segmentation: whether to keep segmentations.
     units: of the corners in a CSV file. decimal: decimal separator of such a file.
     classes: of YOLO, in the order of their numbers, if no file in the folder names them.
@@ -141,7 +142,9 @@ class _Traits(NamedTuple):
 
 
 def _open_coco(given: Annotations) -> AnnotationReader:
-    return read_coco(given.places, segmentation=given.segmentation, image_ids=given.image_ids)
+    nested = (coco_files(one) if one.is_dir() else [one] for one in given.places)
+    files = [*itertools.chain.from_iterable(nested)]
+    return read_coco(files, segmentation=given.segmentation, image_ids=given.image_ids)
 
 
 def _open_voc(given: Annotations) -> AnnotationReader:
@@ -158,7 +161,7 @@ def _open_csv(given: Annotations) -> AnnotationReader:
 
 
 _TRAITS: Mapping[AnnotationFormat, _Traits] = {
-    "coco": _Traits(_open_coco, in_folder=False, polygons=True),
+    "coco": _Traits(_open_coco, in_folder=None, polygons=True),
     "voc": _Traits(_open_voc, in_folder=True),
     "yolo": _Traits(_open_yolo, in_folder=True, fractions=True, polygons=True),
     "csv": _Traits(_open_csv, in_folder=False),
@@ -167,6 +170,8 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
 
 def guess_format(place: Location) -> AnnotationFormat:
     """Return the format of annotations, by the extension of a file, or of the files in a folder.
+
+    A folder without .xml and .txt files may hold files of COCO.
 
     Raises:
       ConfigError: no extension is that of annotations, or the folder holds two formats.
@@ -177,10 +182,13 @@ def guess_format(place: Location) -> AnnotationFormat:
             return found
     else:
         counts: Counter[AnnotationFormat] = Counter()
+        documents: list[Location] = []
         for finding in walk(place, skipped_among_media, depth=1):
             if isinstance(finding, File):
                 by_name = format_by_name(finding.key.rpartition("/")[2])
                 counts.update([] if by_name is None else [by_name])
+                is_json = finding.key.lower().endswith(".json")
+                documents += [Location.parse(finding.path)] if is_json else []
         if counts:
             (most, count), *others = counts.most_common()
             if others and others[0][1] > count * _OTHERS:
@@ -190,7 +198,9 @@ def guess_format(place: Location) -> AnnotationFormat:
                     f" {option_name('annotation_format')}, voc or yolo"
                 )
             return most
+        if any(map(is_coco, documents)):
+            return "coco"
     raise ConfigError(
-        f"{option_name('annotations', place)}: expected a .json or .csv file, or a folder of .xml"
-        f" or .txt files; name the format with {option_name('annotation_format')}"
+        f"{option_name('annotations', place)}: expected a .json or .csv file, or a folder of"
+        f" .json, .xml or .txt files; name the format with {option_name('annotation_format')}"
     )

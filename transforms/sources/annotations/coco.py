@@ -1,21 +1,25 @@
 """Annotations in COCO format: JSON files with images, annotations and categories.
 
 Source: https://cocodataset.org/#format-data. A box is [x, y, width, height] in pixels from the left
-and top edge. Several files, such as instances and captions, are merged.
+and top edge. Several files, such as instances and captions, are merged. Files in several folders,
+such as those of splits, speak of the images beside them first.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.split_names import canonical_split
 from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
@@ -43,6 +47,9 @@ from recordmill.transforms.sources.annotations.annotation_files import is_out_of
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.walks import File, walk
+from recordmill.transforms.sources.folders.path_names import file_split
 
 # Fields of an annotation that are read, or that repeat other parts of the file.
 _KNOWN = frozenset(
@@ -51,6 +58,10 @@ _KNOWN = frozenset(
         *("num_keypoints", "category_name", "file_name", "image_name", "width", "height"),
     )
 )
+_BEGINNING = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
+_HEAD = 1 << 16  # bytes
+_SHOWN = 3  # categories in a note
+_FIRST = 1000  # images of a file that are looked for beside it
 _LARGEST = 2**62  # square pixels: image sides are below 2**31
 
 
@@ -65,9 +76,45 @@ def read_coco(
       ConfigError: a file is invalid; the message names the file and the entry.
     """
     parser = _CocoParser(segmentation=segmentation, image_ids=image_ids)
-    for file in files:
-        parser.read(file)
+    for file, folder in zip(files, _distinct_folders(files), strict=True):
+        parser.read(file, folder)
     return parser.result()
+
+
+def _distinct_folders(files: Sequence[Location]) -> list[str]:
+    """Return the ends of the paths of the folders around files, long enough to differ.
+
+    They are empty if all files are in one folder.
+    """
+    folders = [file.parent.path.strip("/").split("/") for file in files]
+    count = len({*map(tuple, folders)})
+    if count == 1:
+        return [""] * len(files)
+    least = next(
+        n for n in itertools.count(1) if len({tuple(one[-n:]) for one in folders}) == count
+    )
+    return ["/".join(one[-least:]) for one in folders]
+
+
+def _lie_beside(file: Location) -> bool:
+    """Return whether images of a file are in its folder, by the first names."""
+    there = {entry.name for entry in file.parent.list_dir()}
+    with file.open_input() as data:
+        first = itertools.islice(iter_members(data, ("images",), where=str(file)), _FIRST)
+        names = (entry.get("file_name") for *_, entry in first if isinstance(entry, dict))
+        return any(isinstance(name, str) and name.partition("/")[0] in there for name in names)
+
+
+class _File(NamedTuple):
+    """A file. shown: its name in messages. beside: prefix of the names of its images.
+
+    split: by its name or that of its folder.
+    """
+
+    place: Location
+    shown: str
+    beside: str
+    split: str | None
 
 
 class _CocoParser:
@@ -80,6 +127,7 @@ class _CocoParser:
         self._files: list[str] = []
         self._images: dict[str, int] = {}
         self._names: list[str] = []  # of the images
+        self._named_by: list[_File] = []  # the first file that names an image
         self._unread = LeftUnread()
         self._image_ids = ImageIds() if image_ids else None
         self._sides: list[tuple[int, int] | None] = []
@@ -89,48 +137,66 @@ class _CocoParser:
         self._caption_ids = AnnotationIds()
         self._captioned: list[int] = []
         self._faults: dict[int, str] = {}
-        self._categories: dict[Any, str] = {}
+        self._categories: dict[Any, str] = {}  # those of all files by their id
+        self._renumbered: dict[str, None] = {}  # those whose id is that of another in another file
+        self._own: dict[Any, str] = {}  # the categories of the current file
         self._rejects: list[Reject] = []
 
-    def read(self, file: Location) -> None:
-        """Read a file in two passes: first images and categories, then annotations."""
+    def read(self, place: Location, folder: str) -> None:
+        """Read a file in two passes: first images and categories, then annotations.
+
+        folder: end of the path of its folder; empty if all files are in one.
+        """
         ids: dict[Any, int] = {}
         counted = 0
-        with file.open_input() as data:
+        beside = f"{folder}/" if folder and _lie_beside(place) else ""
+        split = file_split(place.name) or canonical_split(place.parent.name)
+        shown = f"{folder}/{place.name}" if folder else place.name
+        file = _File(place, shown, beside, split)
+        self._own = {}
+        with place.open_input() as data:
             for name, number, entry in iter_members(
-                data, ("images", "categories"), where=str(file)
+                data, ("images", "categories"), where=str(place)
             ):
-                entry = _object(entry, number, name, file)
+                entry = _object(entry, number, name, place)
                 if name == "images":
                     self._add_image(entry, number, ids, file)
                 else:
-                    self._add_category(entry, number, file)
+                    self._add_category(entry, number, place)
         if not ids:
-            raise ConfigError(f"{file}: expected COCO's 'images', a list of images, got none")
-        self._files.append(str(file))
-        self._object_ids.begin(file.name)
-        self._caption_ids.begin(file.name)
-        with file.open_input() as data:
-            for _, number, entry in iter_members(data, ("annotations",), where=str(file)):
-                self._add(_object(entry, number, "annotations", file), number, ids, file)
+            raise ConfigError(f"{place}: expected COCO's 'images', a list of images, got none")
+        self._files.append(str(place))
+        self._object_ids.begin(shown)
+        self._caption_ids.begin(shown)
+        with place.open_input() as data:
+            for _, number, entry in iter_members(data, ("annotations",), where=str(place)):
+                self._add(_object(entry, number, "annotations", place), number, ids, shown)
                 counted += 1
         if not counted:
-            raise ConfigError(f"{file}: expected COCO's 'annotations', a list, got none")
+            raise ConfigError(f"{place}: expected COCO's 'annotations', a list, got none")
 
     def _add_image(
-        self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: Location
+        self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: _File
     ) -> None:
-        where = f"{file}: images[{number}]"
+        where = f"{file.place}: images[{number}]"
         name = entry.get("file_name") or _name_of_url(entry.get("coco_url"))
         if not _is_text(name) or not name:
             raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
         key = _needed_id(entry.get("id"), where)
+        name = file.beside + name
         index = self._images.setdefault(name, len(self._images))
         if ids.setdefault(key, index) != index:
             raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
             self._names.append(name)
+            self._named_by.append(file)
+        elif None not in (file.split, first := self._named_by[index].split) and file.split != first:
+            raise ConfigError(
+                f"{where}: {self._named_by[index].place} names {name!r}, too, as an image of"
+                f" another split ({first} and {file.split}): remove one of the two, or put each"
+                " file into the folder of its images"
+            )
         if self._image_ids is not None:
             self._image_ids.add(index, name, key)
         sides = _sides(entry)
@@ -143,21 +209,21 @@ class _CocoParser:
         name, key = entry.get("name"), _needed_id(entry.get("id"), where)
         if not _is_text(name) or not name or len(name.splitlines()) > 1:
             raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
+        if self._own.setdefault(key, name) != name:
+            raise ConfigError(f"{where}: {name!r} has the 'id' {key!r} of {self._own[key]!r}")
         if self._categories.setdefault(key, name) != name:
-            raise ConfigError(
-                f"{where}: {name!r} has the 'id' {key!r} of {self._categories[key]!r}"
-            )
+            self._renumbered.setdefault(name)
 
     def _add(
-        self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: Location
+        self, entry: Mapping[str, Any], number: int | None, ids: Mapping[Any, int], file: str
     ) -> None:
-        entry_name = f"{file.name}: annotations[{number}]"
+        entry_name = f"{file}: annotations[{number}]"
         image = ids.get(_id(entry.get("image_id")))
         if image is None:
             self._orphans_segmented |= self._segmentation and bool(entry.get("segmentation"))
             why = f"its 'image_id' {_shown(entry.get('image_id'))} is not the id of an image"
             self._rejects.append(
-                Reject(f"{file.name}#annotations[{number}]", "read", Reason.MISSING, why)
+                Reject(f"{file}#annotations[{number}]", "read", Reason.MISSING, why)
             )
             return
         caption, known = entry.get("caption"), _id(entry.get("id"))
@@ -181,7 +247,7 @@ class _CocoParser:
     def _add_object(self, image: int, entry: Mapping[str, Any]) -> None:
         corners = _corners(entry.get("bbox"))
         category = entry.get("category_id")
-        name = self._categories.get(_id(category))
+        name = self._own.get(_id(category))
         if name is None:
             raise ValueError(f"its 'category_id' {_shown(category)} is not the id of a category")
         area = entry.get("area")
@@ -251,6 +317,12 @@ class _CocoParser:
             for name, keys in named.items()
             if len(keys) > 1
         ]
+        if self._renumbered:
+            shown = ", ".join(map(repr, [*self._renumbered][:_SHOWN]))
+            notes.append(
+                f"files give different ids to categories, such as {shown}: they are merged by name"
+            )
+        named |= {name: [] for name in self._renumbered if name not in named}
         return AnnotationTable(
             names=self._names,
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
@@ -340,3 +412,28 @@ def _corners(box: Any) -> Corners:
 
 def _box_error(given: Any) -> ValueError:
     return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")
+
+
+def coco_files(folder: Location) -> list[Location]:
+    """Return the files of COCO in a folder and those below it, by their beginning.
+
+    Raises:
+      ConfigError: there are none.
+    """
+    found = [
+        Location.parse(item.path)
+        for item in walk(folder, skipped_among_media, depth=1)
+        if isinstance(item, File) and item.key.lower().endswith(".json")
+    ]
+    found = [file for file in found if is_coco(file)]
+    if not found:
+        raise ConfigError(
+            f"{option_name('annotations')}: found no JSON file of COCO in {folder}: check the path"
+        )
+    return found
+
+
+def is_coco(file: Location) -> bool:
+    """Return whether a file begins as one of COCO."""
+    with file.open_input() as data:
+        return _BEGINNING.search(data.read(_HEAD)) is not None
