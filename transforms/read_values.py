@@ -20,7 +20,7 @@ from recordmill.storage.files import from_here
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source
-from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.input_paths import PATH_OPTIONS, InputPath, Inputs
 from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 from recordmill.transforms.staged.encoder_tasks import row_task
@@ -163,11 +163,13 @@ class ReadStep(OrderedStep):
         for rows.
       group_from: Part of the path of a file that is its group, as for `label_from`. Default: paths
         give no groups.
+      split_map: {value: split} of the values of `split_column` or `split_from`, such as
+        `{"5": "test", "*": "train"}`; `*` stands for all other values.
     """
 
     takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
     # Fields that a source has itself.
-    source_options: ClassVar[frozenset[str]] = frozenset({"split_from", "label_from", "group_from"})
+    source_options: ClassVar[frozenset[str]] = frozenset(PATH_OPTIONS)
 
     groups_by_column: ClassVar[bool] = False  # whether no reader of the data type makes groups
 
@@ -177,6 +179,7 @@ class ReadStep(OrderedStep):
     split_from: str = "auto"
     label_from: str | None = None
     group_from: str | None = None
+    split_map: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def _check_together(self) -> None:
         name = type(self).__name__
@@ -243,12 +246,8 @@ class ReadStep(OrderedStep):
 
     def inputs(self) -> Inputs:
         """Return the paths of the input, and their parts that give splits, labels and groups."""
-        return Inputs(
-            paths=self._paths,
-            split_from=self.split_from,
-            label_from=self.label_from,
-            group_from=self.group_from,
-        )
+        options = {name: getattr(self, name) for name in PATH_OPTIONS}
+        return Inputs(paths=self._paths, **options)
 
     def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
         name = type(self).__name__

@@ -25,7 +25,7 @@ from recordmill.tfrecord.typed_records import TypedRecord
 
 # Options that choose, divide or order records, and do not shape them.
 _PLACING = frozenset([
-    "splits", "split_column", "split_from", "stratify", "group_column", "key_column",
+    "splits", "split_column", "split_from", "split_map", "stratify", "group_column", "key_column",
     "conflicts", "dedup", "near_distance", "near_duplicates", "near_similarity", "balance",
     "balance_target", "num_shards", "shard_size", "compression", "limit", "limit_per_class",
     "include_labels", "exclude_labels", "fold_labels", "labels_file", "label_offset", "min_size",

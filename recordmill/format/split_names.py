@@ -27,6 +27,8 @@ _SPELLINGS = {
 # trainset and test_set are train and test; train2017 is the train of COCO.
 _ENDS = re.compile(r"[-_ ]?(set|(19|20)\d\d)$")
 _BEGINS = re.compile(r"split[-_ ]|[^\W\d][\w .-]*=")  # of TFX's Split-train, and of split=train
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+$")
+UNMAPPED = "no split for the value "  # with a value, in place of a split; it is no valid name
 _SIMILAR = 0.75  # of the letters
 
 
@@ -43,6 +45,19 @@ def canonical_split(name: str) -> str | None:
     if found := _BEGINS.match(lower):
         lower = lower[found.end() :]
     return _SPELLINGS.get(lower) or _SPELLINGS.get(_ENDS.sub("", lower))
+
+
+def mapped_split(value: str, split_map: Mapping[str, str]) -> str:
+    """Return the split of a value by a map; `UNMAPPED` and the value without one.
+
+    Args:
+      value: The value; 5.0 is 5, as columns with missing values hold it.
+      split_map: {value: split}; `*` stands for all other values.
+    """
+    split = split_map.get(value) or split_map.get(_WHOLE.sub(r"\1", value)) or split_map.get("*")
+    if split is None:
+        return UNMAPPED + value
+    return canonical_split(split) or split
 
 
 def misspelt_split(name: str) -> str | None:

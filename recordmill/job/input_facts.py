@@ -30,6 +30,7 @@ class ColumnRoles:
       flags: Columns of 0 and 1, one per class; `label` or `labels` then names no column of the
         files.
       renames: (text, label or None) of the labels with another spelling.
+      split_map: (value, split) of the values in `split`; empty if they are names of splits.
     """
 
     main: str | None = None
@@ -46,6 +47,7 @@ class ColumnRoles:
     weight: str | None = None
     flags: tuple[str, ...] = ()
     renames: tuple[tuple[str, str | None], ...] = ()
+    split_map: tuple[tuple[str, str], ...] = ()
 
     @property
     def classes(self) -> str | None:

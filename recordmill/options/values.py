@@ -335,6 +335,18 @@ def by_column(texts: Sequence[str]) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
+def split_map(texts: Sequence[str]) -> dict[str, str]:
+    """Parse `5=test,*=train`, possibly repeated, into {value: split}, sorted by value."""
+    out: dict[str, str] = {}
+    for part in (part for text in texts for part in split_list(text)):
+        value, _, split = part.rpartition("=")
+        if not value or not split:
+            raise ValueError(f"expected VALUE=SPLIT,..., such as 5=test,*=train; got {part!r}")
+        if out.setdefault(value, split) != split:
+            raise ValueError(f"expected one split for {value!r}, got {out[value]!r} and {split!r}")
+    return dict(sorted(out.items()))
+
+
 def drift_limits(texts: Sequence[str]) -> dict[str, float]:
     """Parse `0.2`, `age=0.3` or both, possibly repeated, into {column: limit}; "" is all others."""
     expected = "expected a limit from 0 to 1, for all columns (0.2) or for one (age=0.2)"

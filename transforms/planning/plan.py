@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from recordmill.errors import Reject
-from recordmill.format.split_names import TRAIN, is_split_name
+from recordmill.format.split_names import TRAIN
 from recordmill.job.staging import StagedPart, Staging, Verdict, inputs_of
 from recordmill.notes import Note, first_failing, join_left_unread
 from recordmill.transforms.balancing.quotas import Quota
@@ -32,6 +32,7 @@ from recordmill.transforms.planning.refusals import (
     refusal_of,
     unknown_splits,
     unlike_classes,
+    unusable_splits,
 )
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
@@ -174,7 +175,7 @@ def make_plan(
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())
     names = run.split_names(survey.counts)
-    problems = [*problems, *_unusable_splits(survey)]
+    problems = [*problems, *unusable_splits(survey.counts)]
     problems += _partly_labelled(survey, run)
     problems += [] if run.windows is None else series.problems(run.windows)
     problems += unknown_splits(run.num_shards, run.windows, names, custom=run.is_custom)
@@ -285,16 +286,6 @@ def _partly_labelled(survey: Survey, run: RunSpec) -> list[str]:
         f"{without:,} of {total:,} records have no {batch.LABEL}: give each a class, leave them"
         f" out, or take {type(run.encoder).__name__}(unlabelled=True), which writes no label for"
         " them"
-    ]
-
-
-def _unusable_splits(survey: Survey) -> list[str]:
-    """Return a sentence for each split of the input whose name cannot be part of a file name."""
-    return [
-        f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"
-        " named after it: rename it in the input"
-        for name in sorted(survey.counts)
-        if not is_split_name(name)
     ]
 
 

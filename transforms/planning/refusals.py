@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import Reject
 from recordmill.format.class_names import are_integers, equal_numbers
+from recordmill.format.split_names import UNMAPPED, is_split_name
 from recordmill.gates import fraction, is_within
 from recordmill.job.staging import Verdict
 from recordmill.notes import count_of, most_frequent
+from recordmill.option_names import option_name
 from recordmill.transforms.model.window_options import EVERY_SPLIT, WindowOptions
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 
@@ -73,6 +75,27 @@ def unlike_classes(names: Sequence[str]) -> str:
         f"no record has a class of --labels-file, which holds {some}: expected one class name per"
         " line, without numbers, commas or a header"
     )
+
+
+def unusable_splits(names: Collection[str]) -> list[str]:
+    """Return a sentence for each split of the input whose name cannot be part of a file name.
+
+    Values that --split-map does not name are in one sentence.
+    """
+    unmapped = sorted(name for name in names if name.startswith(UNMAPPED))
+    if unmapped:
+        values = [repr(name.removeprefix(UNMAPPED)) for name in unmapped]
+        more = f" and {len(values) - _NAMES} more" if len(values) > _NAMES else ""
+        return [
+            f"{option_name('split_map')}: no split for {', '.join(values[:_NAMES])}{more}: add the"
+            " values, or *=train for all other values"
+        ]
+    return [
+        f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"
+        " named after it: rename it in the input"
+        for name in sorted(names)
+        if not is_split_name(name)
+    ]
 
 
 def nothing_left(

@@ -17,6 +17,7 @@ from recordmill.pipelines.options.common import rules
 from recordmill.pipelines.options.common.card import CardConfig
 from recordmill.pipelines.options.common.duplicates import DuplicateConfig
 from recordmill.pipelines.options.common.flink import FlinkConfig
+from recordmill.pipelines.options.common.paths import MEANING, SPLITS, PathsConfig
 from recordmill.pipelines.options.common.reporting import RUN, ReportConfig
 from recordmill.pipelines.options.common.resources import ResourceConfig
 from recordmill.pipelines.options.common.reuse import ReuseConfig
@@ -27,8 +28,6 @@ from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 
 # Data types insert groups of their own between these; the numbers give the order.
 PLACES = Group(10, "Input and output")
-MEANING = Group(20, "Keys, classes and columns", shapes_bytes=True)
-SPLITS = Group(40, "Splits", shapes_bytes=True)
 BALANCE = Group(50, "Balance of classes (split train only)", shapes_bytes=True)
 OUTPUT = Group(60, "Dataset files", shapes_bytes=True)
 
@@ -45,6 +44,7 @@ def _show_fractions(splits: Mapping[str, float] | None) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CommonConfig(
+    PathsConfig,
     CardConfig,
     SelectionConfig,
     DuplicateConfig,
@@ -106,25 +106,6 @@ class CommonConfig(
         help="Columns to drop, also by patterns such as 'Unnamed*'; all other columns become"
         " features.",
     )
-    label_from: str | None = option(
-        None,
-        group=MEANING,
-        show=lambda part: part or "top",
-        metavar="top|parent|folder:N|file|KEY=|REGEX|.EXT",
-        help="Part of the path of a file, below the folder of its split, that is its class. top:"
-        " the top folder. parent: the folder around the file. folder:N: the Nth folder; -1 is the"
-        " one around the file. file: the name without extension. KEY=: the value of a folder"
-        " KEY=VALUE. REGEX: the first group of a regular expression that is searched for. .EXT: in"
-        " archives, the content of a file next to it: .cls, or .json:FIELD. Rows of tables have"
-        " the class of their file. Default: top for files, a column for rows.",
-    )
-    group_from: str | None = option(
-        None,
-        group=MEANING,
-        metavar="top|parent|folder:N|file|KEY=|REGEX",
-        help="Part of the path of a file that is its group, as for --label-from, such as '^(\\d+)_'"
-        " for the patient in 0017_left.png.",
-    )
     labels_file: str | None = option(
         None,
         group=MEANING,
@@ -150,16 +131,6 @@ class CommonConfig(
         show=_show_fractions,
         metavar="NAME=X,...",
         help="Names of the splits, and the fraction of the records in each.",
-    )
-    split_from: str = option(
-        "auto",
-        group=SPLITS,
-        metavar="WHAT",
-        help="Part of the input that names the splits. folders: its top folders. files: the names"
-        " of files of rows, such as train.csv. none: --split-column names them, or --splits"
-        " divides all records. auto: a column named split, or else folders or files if all have"
-        " names of splits. Or a part of paths as for --label-from: folder:2, KEY= or a regular"
-        " expression whose group is the split.",
     )
     split_column: str | None = option(
         None,
@@ -278,12 +249,7 @@ class CommonConfig(
     @property
     def inputs(self) -> Inputs:
         """Everything to read, and what its folders and names mean. Raises ConfigError."""
-        return Inputs(
-            paths=self.input,
-            split_from=self.split_from,
-            label_from=self.label_from,
-            group_from=self.group_from,
-        )
+        return Inputs(paths=self.input, **self.path_options)
 
     def __post_init__(self) -> None:
         if self.splits is not None:
@@ -319,6 +285,8 @@ class CommonConfig(
             )
         for one in named:
             _check_split_name(f"--input {one}", str(one.split))
+        for name in self.split_map.values():
+            _check_split_name("--split-map", name)
 
     @property
     def changes_counts(self) -> bool:

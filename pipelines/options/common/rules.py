@@ -112,6 +112,8 @@ RULES: tuple[Rule, ...] = (
     _excludes("label-column", "label-from"),
     _excludes("group-column", "group-from"),
     _excludes("split-column", "split-from", unless="split-from=none"),
+    _needs("split-map", "split-column", "split-from"),
+    _excludes("split-map", "split-from=files", why="which is the split in the name of a file"),
     _excludes("label-from", "label-type=none"),
     _excludes(_OF_LABELS, "label-type=none", why="which reads no labels",
               of="text table sensor arrays video audio"),

@@ -9,6 +9,7 @@ import dataclasses
 import glob
 import os
 import re
+from collections.abc import Mapping
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
@@ -59,6 +60,8 @@ class Inputs:
         field of JSON, `.json:label`. None: the folders at the top for files, a column for rows.
       group_from: Part of a path that is the group of a file, as in `PathFact`; None if paths give
         no groups.
+      split_map: {value: split} of the values of a column of splits or of `split_from`; `*` stands
+        for all other values.
 
     Raises:
       ConfigError: A value is invalid.
@@ -68,6 +71,7 @@ class Inputs:
     split_from: str = "auto"
     label_from: str | None = None
     group_from: str | None = None
+    split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.split_from not in SPLIT_WORDS:
@@ -99,6 +103,10 @@ class Inputs:
     def single(self) -> InputPath | None:
         """The only input, None if there are several."""
         return self.paths[0] if len(self.paths) == 1 else None
+
+
+# Fields of `Inputs` that are options of commands and of steps.
+PATH_OPTIONS = tuple(one.name for one in dataclasses.fields(Inputs) if one.name != "paths")
 
 
 def _exists(text: str) -> bool:

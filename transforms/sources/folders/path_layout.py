@@ -284,6 +284,7 @@ def _lay_out_one(
             decided=by_user,
             of_files=rules.file_names is not None,
         )
+    layout = dataclasses.replace(layout, split_map=inputs.split_map)
     return LaidOutInput(root, layout, split, archives, inner, unused)
 
 
@@ -376,6 +377,8 @@ def _splits_from(
 ) -> str | None:
     """Return what names the splits of an input."""
     match inputs.split_from:
+        case "folders" if inputs.split_map:
+            return "top"
         case "folders":
             _refuse_folders(root, folders)
             return "folders"

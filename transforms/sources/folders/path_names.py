@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from recordmill.format.split_names import canonical_split, is_split_name
+from recordmill.format.split_names import canonical_split, is_split_name, mapped_split
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.files.path_facts import PathFact, partition_of
@@ -29,6 +29,7 @@ class PathLayout:
       split_key: Key among these whose values are the splits.
       label_key: Key among these whose values are the classes.
       groups: As `Inputs.group_from`.
+      split_map: As `Inputs.split_map`, for splits that are a part of paths.
     """
 
     splits: str | None = None
@@ -37,6 +38,7 @@ class PathLayout:
     split_key: str | None = None
     label_key: str | None = None
     groups: str | None = None
+    split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @property
     def depth(self) -> int:
@@ -68,7 +70,7 @@ class PathLayout:
         *folders, name = key.split("/")
         split = None
         if self._split is not None:
-            split = _named_split(self._split.of(folders, name))
+            split = self._mapped(self._split.of(folders, name))
         elif self.splits == "folders" and folders:
             split = canonical_split(folders[0]) or folders[0]
         elif self.splits == "files":
@@ -98,7 +100,7 @@ class PathLayout:
         values = values_of(key)
         split = _named_split(values.get(self.split_key or ""))
         if self._split is not None:
-            split = _named_split(self._split.of(folders, name))
+            split = self._mapped(self._split.of(folders, name))
         elif split is None and self.splits == "files":
             split = file_split(name)
         if self.label_key is not None:
@@ -130,6 +132,12 @@ class PathLayout:
     @functools.cached_property
     def _group(self) -> PathFact | None:
         return None if self.groups is None else PathFact.parse("group_from", self.groups)
+
+    def _mapped(self, name: str | None) -> str | None:
+        """Return the split of a part of a path."""
+        if name is None or not self.split_map:
+            return _named_split(name)
+        return mapped_split(name, self.split_map)
 
     def _label_of(self, folders: Sequence[str], name: str) -> str | None:
         return None if self._label is None else self._label.of(folders, name)

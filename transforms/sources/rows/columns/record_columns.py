@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reason, Reject
 from recordmill.format.label_texts import join_labels
-from recordmill.format.split_names import canonical_split
+from recordmill.format.split_names import canonical_split, mapped_split
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.tfrecord.flat_arrays import offsets_of
 from recordmill.transforms.encoders.time_zones import beyond_microseconds
@@ -108,7 +108,7 @@ def system_columns(rows: Rows, roles: ColumnRoles) -> SystemColumns:
     elif pc.any(blank := is_only_space(label)).as_py():
         label = pc.if_else(blank, None, label)
     key = keys_of(rows, roles) if roles.keys else nulls
-    return SystemColumns(key, label, group, _canonical_splits(split), labels)
+    return SystemColumns(key, label, group, _splits(split, dict(roles.split_map)), labels)
 
 
 def keys_of(rows: Rows, roles: ColumnRoles) -> pa.Array:
@@ -353,8 +353,11 @@ def _has_line_break(column: pa.Array) -> Mask:
     return np.array([*found, False], np.bool_)[codes]
 
 
-def _canonical_splits(column: pa.Array) -> pa.Array:
-    """Return a column with the usual names of splits as train, validation and test."""
+def _splits(column: pa.Array, split_map: Mapping[str, str]) -> pa.Array:
+    """Return the splits of values, with the usual names as train, validation and test."""
     encoded = column.dictionary_encode()
-    names = [canonical_split(name) or name for name in encoded.dictionary.to_pylist()]
+    names = [
+        mapped_split(name, split_map) if split_map else canonical_split(name) or name
+        for name in encoded.dictionary.to_pylist()
+    ]
     return pa.array(names, pa.string()).take(encoded.indices)

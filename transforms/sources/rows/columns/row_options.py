@@ -121,6 +121,7 @@ def resolve(
         keys=_key_columns(options.key_column, names),
         weight=options.weight_column,
         dropped=tuple(sorted(dropped)),
+        split_map=tuple(inputs.split_map.items()),
     )
     given = dataclasses.replace(given, flags=_flags(options, given, names, inputs))
     for wanted in (main, label, given.split, group, given.weight, *given.keys, *given.others):

@@ -1,0 +1,67 @@
+"""Options for facts in paths: classes, groups and splits by folders and names of files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from recordmill.options import values
+from recordmill.options.declaration import Group, option
+from recordmill.transforms.sources.files.input_paths import PATH_OPTIONS
+
+MEANING = Group(20, "Keys, classes and columns", shapes_bytes=True)
+SPLITS = Group(40, "Splits", shapes_bytes=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PathsConfig:
+    """Parts of the paths of files that are classes, groups and splits."""
+
+    label_from: str | None = option(
+        None,
+        group=MEANING,
+        after="drop_columns",
+        show=lambda part: part or "top",
+        metavar="top|parent|folder:N|file|KEY=|REGEX|.EXT",
+        help="Part of the path of a file, below the folder of its split, that is its class. top:"
+        " the top folder. parent: the folder around the file. folder:N: the Nth folder; -1 is the"
+        " one around the file. file: the name without extension. KEY=: the value of a folder"
+        " KEY=VALUE. REGEX: the first group of a regular expression that is searched for. .EXT: in"
+        " archives, the content of a file next to it: .cls, or .json:FIELD. Rows of tables have"
+        " the class of their file. Default: top for files, a column for rows.",
+    )
+    group_from: str | None = option(
+        None,
+        group=MEANING,
+        after="label_from",
+        metavar="top|parent|folder:N|file|KEY=|REGEX",
+        help="Part of the path of a file that is its group, as for --label-from, such as '^(\\d+)_'"
+        " for the patient in 0017_left.png.",
+    )
+    split_from: str = option(
+        "auto",
+        group=SPLITS,
+        after="splits",
+        metavar="WHAT",
+        help="Part of the input that names the splits. folders: its top folders. files: the names"
+        " of files of rows, such as train.csv. none: --split-column names them, or --splits"
+        " divides all records. auto: a column named split, or else folders or files if all have"
+        " names of splits. Or a part of paths as for --label-from: folder:2, KEY= or a regular"
+        " expression whose group is the split.",
+    )
+    split_map: Mapping[str, str] = option(
+        {},
+        group=SPLITS,
+        after="split_column",
+        parse=values.split_map,
+        repeat=True,
+        metavar="VALUE=SPLIT,...",
+        help="Splits of the values of --split-column or --split-from, such as"
+        " 5=test,4=validation,*=train; * stands for all other values.",
+    )
+
+    @property
+    def path_options(self) -> dict[str, Any]:
+        """The options as fields of `Inputs`."""
+        return {name: getattr(self, name) for name in PATH_OPTIONS}
