@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from recordmill.format.ledger import INPUT
 from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.jobs.duplicate_rules import same_content
-from recordmill.pipelines.options.common.config import MEANING
+from recordmill.pipelines.options.common.paths import MEANING
 from recordmill.pipelines.options.inputs.file_inputs import check_record_bytes, files_of
 from recordmill.pipelines.options.inputs.rows import FilesConfig
 from recordmill.transforms.encoders.array_options import ArrayOptions

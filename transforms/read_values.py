@@ -22,6 +22,7 @@ from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source
 from recordmill.transforms.sources.files.input_paths import PATH_OPTIONS, InputPath, Inputs
 from recordmill.transforms.sources.folders.references import Unlabelled
+from recordmill.transforms.sources.folders.split_lists import REST
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 from recordmill.transforms.staged.encoder_tasks import row_task
 from recordmill.transforms.staged.records import (
@@ -165,6 +166,8 @@ class ReadStep(OrderedStep):
         give no groups.
       split_map: {value: split} of the values of `split_column` or `split_from`, such as
         `{"5": "test", "*": "train"}`; `*` stands for all other values.
+      split_files: {split: path of a list of the names of its files}, one per line; `*` in place of
+        a path stands for all files in no list.
     """
 
     takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
@@ -180,6 +183,7 @@ class ReadStep(OrderedStep):
     label_from: str | None = None
     group_from: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    split_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def _check_together(self) -> None:
         name = type(self).__name__
@@ -205,6 +209,10 @@ class ReadStep(OrderedStep):
             self._paths = tuple(
                 dataclasses.replace(one, path=from_here(one.path)) for one in parsed
             )
+            self.split_files = {
+                split: path if path == REST else from_here(path)
+                for split, path in self.split_files.items()
+            }
             self.inputs()
         with options_of(name):
             self._noted = dataclasses.replace(self.noted(), ungrouped=self._is_ungrouped)

@@ -29,8 +29,8 @@ from recordmill.transforms.reuse.row_recipes import RowRecipes, header_of, unlik
 # Options of which a difference never explains that no record can be reused.
 _OF_ORDER = {
     *("seed", "splits", "split_from", "split_column", "split_map", "stratify", "balance"),
-    *("balance_target", "num_shards", "shard_size", "compression", "limit", "limit_per_class", "label_offset"),
-    "probe",
+    *("balance_target", "num_shards", "shard_size", "compression", "limit", "limit_per_class"),
+    *("label_offset", "probe"),
 }
 _SHOWN = 4  # options in a message
 

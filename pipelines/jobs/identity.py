@@ -31,6 +31,7 @@ def shaping_of(
         **({} if labels is None else {"labels_file": list(labels)}),
         **fingerprint_shaping(config, data_type),
         **config.selection_shaping(),
+        **config.path_shaping(),
     }
 
 

@@ -347,6 +347,18 @@ def split_map(texts: Sequence[str]) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
+def split_files(texts: Sequence[str]) -> dict[str, str]:
+    """Parse `test=a.txt,train=*`, possibly repeated, into {split: path}, sorted by split."""
+    expected = "expected SPLIT=FILE,..., such as test=testing_list.txt,train=*"
+    out: dict[str, str] = {}
+    for text in texts:
+        for split, path in _pairs(text, expected).items():
+            if split in out:
+                raise ValueError(f"{expected}; got {split!r} twice")
+            out[split] = path
+    return dict(sorted(out.items()))
+
+
 def drift_limits(texts: Sequence[str]) -> dict[str, float]:
     """Parse `0.2`, `age=0.3` or both, possibly repeated, into {column: limit}; "" is all others."""
     expected = "expected a limit from 0 to 1, for all columns (0.2) or for one (age=0.2)"

@@ -91,6 +91,25 @@ def _sounds(root: pathlib.Path) -> None:
     put(root / "odd-sounds/yes/header.wav", (root / "recordings/3.wav").read_bytes()[:44])
 
 
+@makes("speech_commands esc50.csv audio")
+def _collections(root: pathlib.Path) -> None:
+    """The layouts of Speech Commands (lists of names per split) and of ESC-50 (folds)."""
+    from tests.sounds import WORDS, say, write
+
+    names, rows = [], []
+    for number in range(24):
+        word, speaker = [*WORDS][number % 3], number // 4
+        samples = say(word, speaker=speaker, take=number, rate=16000)
+        name = f"{word}/s{speaker:02}_nohash_{number % 4}.wav"
+        write(root / "speech_commands" / name, samples, 16000)
+        write(root / f"audio/{number % 5 + 1}-{number}-A.wav", samples, 16000)
+        names.append(f"{name}\n")
+        rows.append((f"{number % 5 + 1}-{number}-A.wav", number % 5 + 1, number % 3, word))
+    put(root / "speech_commands/validation_list.txt", "".join(names[16:20]))
+    put(root / "speech_commands/testing_list.txt", "".join(names[20:]))
+    put(root / "esc50.csv", lines_of("filename,fold,target,category", *rows))
+
+
 @makes(
     "volumes digits.npz images.npy labels.npy scans.npz arrays.tar array-list.csv "
     "arrays.parquet odd-arrays stack.h5 array-records series.npz"

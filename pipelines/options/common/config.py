@@ -287,6 +287,13 @@ class CommonConfig(
             _check_split_name(f"--input {one}", str(one.split))
         for name in self.split_map.values():
             _check_split_name("--split-map", name)
+        for name in self.split_files:
+            _check_split_name("--split-files", name)
+        if named and self.split_files:
+            raise ConfigError(
+                f"--input {named[0]}: is the split {named[0].split}, and --split-files gives"
+                " splits, too: leave one of them out"
+            )
 
     @property
     def changes_counts(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.option_files import read_option_file
 from recordmill.options import values
 from recordmill.options.declaration import Group, option
 from recordmill.transforms.sources.files.input_paths import PATH_OPTIONS
@@ -61,7 +63,32 @@ class PathsConfig:
         " 5=test,4=validation,*=train; * stands for all other values.",
     )
 
+    split_files: Mapping[str, str] = option(
+        {},
+        group=SPLITS,
+        shapes_bytes=False,
+        after="split_map",
+        parse=values.split_files,
+        repeat=True,
+        metavar="SPLIT=FILE,...",
+        help="Lists of the files of splits: one name or path per line, with or without extension,"
+        " such as test=testing_list.txt,validation=validation_list.txt,train=*; * stands for all"
+        " files in no list.",
+    )
+
+    def path_shaping(self) -> dict[str, Any]:
+        """Return the content of the lists of splits, which shapes bytes. Raises ConfigError."""
+        lists = {
+            split: path if path == "*" else _fingerprint(path)
+            for split, path in self.split_files.items()
+        }
+        return {"split_files": lists} if lists else {}
+
     @property
     def path_options(self) -> dict[str, Any]:
         """The options as fields of `Inputs`."""
         return {name: getattr(self, name) for name in PATH_OPTIONS}
+
+
+def _fingerprint(path: str) -> str:
+    return hashlib.sha256(read_option_file("--split-files", path).encode()).hexdigest()

@@ -112,6 +112,7 @@ RULES: tuple[Rule, ...] = (
     _excludes("label-column", "label-from"),
     _excludes("group-column", "group-from"),
     _excludes("split-column", "split-from", unless="split-from=none"),
+    _excludes("split-files", "split-column split-from", why="which gives splits, too"),
     _needs("split-map", "split-column", "split-from"),
     _excludes("split-map", "split-from=files", why="which is the split in the name of a file"),
     _excludes("label-from", "label-type=none"),
@@ -178,6 +179,7 @@ RULES: tuple[Rule, ...] = (
     _only("documents", "document"),
     _only("label-from group-from", "self held values document", why="or use --label-column or"
           " --group-column"),
+    _only("split-files", "self named document", why="or use --split-column or --split-from"),
     _only("@rows -decimal -encoding -format -max-row-bytes", "named held values"),
     _only("decimal", "named held values", unless="annotations"),
     _only("encoding", "named held values document"),

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group
-from recordmill.pipelines.options.common.config import MEANING, CommonConfig
+from recordmill.pipelines.options.common.config import CommonConfig
+from recordmill.pipelines.options.common.paths import MEANING
 from recordmill.pipelines.options.common.selection import SELECTION
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
 from recordmill.transforms.sources.row_formats.where.condition_syntax import parse_condition

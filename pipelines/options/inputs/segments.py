@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar, Literal
 
 from recordmill.options.declaration import Group, option
-from recordmill.pipelines.options.common.config import MEANING
+from recordmill.pipelines.options.common.paths import MEANING
 from recordmill.pipelines.options.inputs.rows import FilesConfig
 
 SEGMENT_COLUMNS = ("start_column", "end_column", "duration_column")

@@ -286,7 +286,9 @@ def test_invalid_options(options, message):
 def test_messages_name_what_gives_the_splits(fill):
     fill("in/train/a/1", "x/train.csv", "y/test.csv")
     told = [
-        split_source(lay_out(Inputs(paths=tuple(map(InputPath.parse, paths))), rules))
+        split_source(
+            lay_out(given := Inputs(paths=tuple(map(InputPath.parse, paths))), rules), given
+        )
         for paths, rules in (
             (["in"], RULES),
             (["x"], TABLES),

@@ -25,9 +25,9 @@ from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
-from recordmill.transforms.sources.annotations.path_matcher import PathMatcher
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
+from recordmill.transforms.sources.folders.path_matcher import PathMatcher
 
 Unannotated = Literal["reject", "keep", "drop"]
 Absent = Literal["reject", "drop"]
@@ -129,7 +129,7 @@ class AnnotatedFiles:
         code = text.code if isinstance(text, Note) else "annotations"
         return Note(code, text if code == LEFT_UNREAD else f"{self.where}: {text}")
 
-    def _blank_notes(self, found: PathMatcher) -> Iterator[Note]:
+    def _blank_notes(self, found: PathMatcher[AnnotationReader]) -> Iterator[Note]:
         """Yield a note on the images without annotations that are not rejected."""
         if not found.blank or self.unannotated == "reject":
             return
@@ -148,10 +148,10 @@ class AnnotatedFiles:
             more = ", ..." if len(absent) > _SHOWN else ""
             yield Note("annotations", f"{text}: {_quoted(absent[:_SHOWN])}{more}")
 
-    def _matcher(self, annotations: AnnotationReader) -> PathMatcher:
+    def _matcher(self, annotations: AnnotationReader) -> PathMatcher[AnnotationReader]:
         return PathMatcher(annotations, f"{self.wording.option} {self.where}", self.wording.noun)
 
-    def _open(self) -> tuple[PathMatcher, Iterator[ListingPart]]:
+    def _open(self) -> tuple[PathMatcher[AnnotationReader], Iterator[ListingPart]]:
         """Return the matcher of the annotations, and the files.
 
         If no image matches an annotation, and all annotations are in one folder, names are compared
@@ -200,7 +200,11 @@ class AnnotatedFiles:
         return found
 
     def _join(
-        self, rows: pa.RecordBatch, matcher: PathMatcher, objects: ObjectLabels, unread: LeftUnread
+        self,
+        rows: pa.RecordBatch,
+        matcher: PathMatcher[AnnotationReader],
+        objects: ObjectLabels,
+        unread: LeftUnread,
     ) -> Iterator[ListingPart]:
         places = np.array([matcher.find(path, key=key) for key, path in _images_of(rows)], np.int64)
         known, blank = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
@@ -221,7 +225,7 @@ class AnnotatedFiles:
 
         yield from images.parts(objects, self.unannotated, why, keep=self.wording.keep)
 
-    def _no_match_message(self, matcher: PathMatcher) -> str:
+    def _no_match_message(self, matcher: PathMatcher[AnnotationReader]) -> str:
         names = matcher.annotations.names
         some = _quoted(names[:_SHOWN]) or "no image"
         images = matcher.examples[:_SHOWN]

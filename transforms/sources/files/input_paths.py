@@ -62,6 +62,8 @@ class Inputs:
         no groups.
       split_map: {value: split} of the values of a column of splits or of `split_from`; `*` stands
         for all other values.
+      split_files: {split: path of a list of the names of its files}; `*` in place of a path stands
+        for all files that no list names. Other parts of the input then give no splits.
 
     Raises:
       ConfigError: A value is invalid.
@@ -72,8 +74,11 @@ class Inputs:
     label_from: str | None = None
     group_from: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    split_files: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        if self.split_files and self.split_from == "auto":
+            object.__setattr__(self, "split_from", "none")
         if self.split_from not in SPLIT_WORDS:
             PathFact.parse("split_from", self.split_from, words=SPLIT_WORDS)
         if (self.label_from or "").lower() == ".json":

@@ -63,6 +63,7 @@ from recordmill.transforms.sources.folders.references import (
     label_problem,
     no_label,
 )
+from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 
 _NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
@@ -148,6 +149,7 @@ def walk_files(
     unlabelled: Unlabelled,
     leave_out: Collection[str],
     unused: Sequence[UnusedSplits | None],
+    lists: SplitLists | None = None,
     on_skipped: Callable[[InputRoot, File], None] = lambda root, file: None,
 ) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
@@ -158,6 +160,7 @@ def walk_files(
       leave_out: Extensions to skip (without dot, in lower case). They do not apply to a file, nor
         to a pattern that ends in one of them.
       unused: Finders of `unused_splits`, one for each input; they get the paths of the files.
+      lists: Lists that give the splits of the files.
       on_skipped: Called with each file of a folder or an archive that is skipped by its extension.
 
     Raises:
@@ -183,7 +186,11 @@ def walk_files(
                 found = _classify(member, one, unlabelled, skipped)
                 if not isinstance(found, SkippedPath):
                     first, labelled = first or item.key, labelled or found.label is not None
+                if lists is not None and isinstance(found, RejectedFile):
+                    lists.see(found.reject.key)
                 if isinstance(found, LabelledFile):
+                    if lists is not None:
+                        found = found._replace(split=lists.find(item.path, found.file.key))
                     grouped = grouped or found.group is not None
                     divided = True  # or it would be rejected
                     if finder is not None:
@@ -343,11 +350,14 @@ class FileTree:
         found = ReferenceCollector(schema=ARCHIVED if archived else COLUMNS)
         finder = CompanionFinder(Inputs.of(self.input), self.companions, sampled=sampled)
         unused = unused_splits(self._laid_out)
+        inputs = Inputs.of(self.input)
+        lists = SplitLists.of(inputs)
         files = walk_files(
             self._laid_out,
             unlabelled=self.unlabelled,
             leave_out=self.leave_out,
             unused=unused,
+            lists=lists,
             on_skipped=finder.skip,
         )
         for one in files:
@@ -363,11 +373,12 @@ class FileTree:
                 yield finder.seen(found.take())
         yield finder.seen(found.take())
         if not found.totals["rows"]:
-            raise ConfigError(no_files_message(Inputs.of(self.input), found))
+            raise ConfigError(no_files_message(inputs, found))
         on_layout = layout_notes(self._laid_out, labelled=self.labelled)
+        on_lists = () if lists is None else lists.close(inputs)
         yield ListingPart(
-            notes=(*on_layout, *finder.notes(), *unused_notes(unused)),
-            facts=InputFacts(split_source=split_source(self._laid_out)),
+            notes=(*on_layout, *finder.notes(), *unused_notes(unused), *on_lists),
+            facts=InputFacts(split_source=split_source(self._laid_out, inputs)),
         )
 
 

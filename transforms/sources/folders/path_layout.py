@@ -46,6 +46,7 @@ from recordmill.transforms.sources.folders.unused_splits import (
 OF_DATASET = "the splits of the dataset"
 _IMAGES = "images"  # folder of the images, with annotations in folders beside it
 BELOW_IMAGES = "folder:2"  # splits of such a layout
+LISTS = "the lists of --split-files"
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 
@@ -192,8 +193,10 @@ def _refuse_some_named(root: InputRoot, keys: Sequence[str]) -> None:
         )
 
 
-def split_source(laid_out: Sequence[LaidOutInput]) -> str | None:
+def split_source(laid_out: Sequence[LaidOutInput], inputs: Inputs) -> str | None:
     """Return the part of the input that names the splits, for messages; None if none does."""
+    if inputs.split_files:
+        return LISTS
     if any(one.root.given.split for one in laid_out):
         return " ".join(f"--input {one.root.given}" for one in laid_out)
     if any(one.split for one in laid_out):

@@ -85,12 +85,14 @@ class Attached(NamedTuple):
       faults: Invalid rows, which are checked after a missing key.
       unkeyed: Invalid rows that are checked before a missing key.
       keys: Keys if no column has them, string[n]; by default FILE#ROW.
+      splits: Splits if lists give them, string[n].
     """
 
     columns: Sequence[pa.Array] = ()
     faults: Sequence[InvalidRows] = ()
     unkeyed: Sequence[InvalidRows] = ()
     keys: pa.Array | None = None
+    splits: pa.Array | None = None
 
 
 class References(abc.ABC):

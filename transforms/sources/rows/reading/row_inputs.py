@@ -172,7 +172,7 @@ class RowInput:
         keys = [key for one in layouts for key in one.partitions if key != one.split_key]
         problems = (one.problem() for one in unused if one is not None)
         return InputFacts(
-            split_source=split_source(self.laid_out),
+            split_source=split_source(self.laid_out, Inputs.of(self.input)),
             split_problem=next(filter(None, problems), None),
             split_hints=tuple(map(str, unused_notes(unused))),
             partitions=tuple(dict.fromkeys(keys)),

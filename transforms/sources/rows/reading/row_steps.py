@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note, notes_of
 from recordmill.option_checks import check_options
+from recordmill.option_names import option_name
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -121,6 +123,7 @@ class RowSteps(RowOptions):
     _infers_nullability: ClassVar[bool] = False
     _checks_numbers: ClassVar[bool] = True  # whether to reject rows with numbers beyond float32
     _file_noun: ClassVar[Noun] = "file"
+    _takes_lists: ClassVar[bool] = False  # whether lists may give the splits of rows
     _infers_here: ClassVar[bool] = False  # whether types are inferred in this process
 
     def __post_init__(self) -> None:
@@ -128,6 +131,11 @@ class RowSteps(RowOptions):
 
     def _check_together(self) -> None:
         check_paths(self.inputs)
+        if self.inputs.split_files and not self._takes_lists:
+            raise ConfigError(
+                f"{option_name('split_files')}: lists name files, and the input holds rows: use"
+                f" {option_name('split_column')} or {option_name('split_from')}"
+            )
 
     @property
     def inputs(self) -> Inputs:
@@ -441,6 +449,8 @@ class RowSteps(RowOptions):
             attached = self._attach(rows, layout, files)
         else:
             attached = references.attach(rows, layout, files[0], system)
+        if attached.splits is not None:
+            system = system._replace(split=attached.splits)
         if roles.key is None:
             key = numbered_keys(rows, names) if attached.keys is None else attached.keys
             system = system._replace(key=key)

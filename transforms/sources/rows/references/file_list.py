@@ -27,6 +27,7 @@ from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_a
 from recordmill.transforms.sources.files.path_rules import normal_path, parse_store
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.folders.references import COLUMNS
+from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.row_formats.reading.row_file import Noun, Rows
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
 from recordmill.transforms.sources.rows.columns.record_columns import (
@@ -71,6 +72,7 @@ class FileList(PathOptions, RowReferences):
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = tuple(COLUMNS)
     _file_noun: ClassVar[Noun] = "listing"
     _repeats: ClassVar[bool] = True
+    _takes_lists: ClassVar[bool] = True
 
     def _check_together(self) -> None:
         super()._check_together()
@@ -178,6 +180,7 @@ class _NamedFiles(References):
         self._stats: dict[Location, StatCache] = {}
         self._named = {root: ListedPaths(root) for root in roots}
         self._normal: dict[str, str] = {}  # {path: normal path} of the last rows
+        self._lists = SplitLists.of(listing.inputs)
 
     def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
         if roles.keys:
@@ -226,6 +229,14 @@ class _NamedFiles(References):
             assert isinstance(problem, RejectCause)
             return problem
 
+        splits = None
+        if self._lists is not None:
+            named = zip(distinct, files, strict=True)
+            for path, one in zip(distinct, found, strict=True):
+                if path and isinstance(one, RejectCause):
+                    self._lists.see(normal_path(path))
+            given = [self._lists.find(one.path, path) if one.size else None for path, one in named]
+            splits = pa.array(given, pa.string()).take(at)
         places = at.to_numpy()
         pathless = np.array([one is _NO_PATH for one in found])[places]
         unusable = np.array([isinstance(one, RejectCause) for one in found])[places]
@@ -238,6 +249,7 @@ class _NamedFiles(References):
                 )
             ],
             keys,
+            splits,
         )
 
     def end(self) -> ListingPart:
@@ -247,4 +259,5 @@ class _NamedFiles(References):
         for root, named in self._named.items():
             archives = self._stats[root].archives if root in self._stats else ()
             notes += named.notes(names, archives)
+        notes += [] if self._lists is None else self._lists.close(listing.inputs)
         return ListingPart(notes=notes)

@@ -51,6 +51,7 @@ from recordmill.transforms.sources.folders.references import (
     SectionCollector,
     Unlabelled,
 )
+from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.folders.unused_splits import unused_notes
 from recordmill.transforms.sources.row_formats.reading.row_file import Origin
 from recordmill.transforms.sources.row_formats.reading.row_format import (
@@ -166,8 +167,14 @@ class TextFolder(RowSource):
         found = SectionCollector()
         files = named = 0
         unused = unused_splits(self._laid_out)
+        inputs = Inputs.of(self.input)
+        lists = SplitLists.of(inputs)
         for one in walk_files(
-            self._laid_out, unlabelled=self.unlabelled, leave_out=self.leave_out, unused=unused
+            self._laid_out,
+            unlabelled=self.unlabelled,
+            leave_out=self.leave_out,
+            unused=unused,
+            lists=lists,
         ):
             if isinstance(one, SkippedPath):
                 found.filter(one)
@@ -183,7 +190,7 @@ class TextFolder(RowSource):
             if found.full:
                 yield found.take()
         yield found.take()
-        splits = split_source(self._laid_out)
+        splits = split_source(self._laid_out, inputs)
         notes = [*layout_notes(self._laid_out, labelled=self.labelled), *unused_notes(unused)]
         if self.documents == "file" and named == files > 0 and splits is None:
             text = (
@@ -193,7 +200,8 @@ class TextFolder(RowSource):
             )
             notes.append(Note("splits", text))
         if not found.totals["rows"]:
-            raise ConfigError(no_files_message(Inputs.of(self.input), found))
+            raise ConfigError(no_files_message(inputs, found))
+        notes += [] if lists is None else lists.close(inputs)
         labelled = any(one.layout.labels is not None for one in self._laid_out)
         yield ListingPart(notes=notes, facts=InputFacts(split_source=splits, labelled=labelled))
 

@@ -1,18 +1,42 @@
-"""Matching of images and annotations by the ends of the paths of images."""
+"""Matching of files and names, such as those of annotations, by the ends of paths."""
 
 from __future__ import annotations
 
 import functools
 import posixpath
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 
 _NAMED = 5  # number of examples of images without annotations
 
 
-class PathMatcher:
+class NamedPaths(Protocol):
+    """Names that are the ends of paths; attributes as of `AnnotationReader`."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Unique names."""
+
+    @property
+    def by_stem(self) -> bool:
+        """True if names have no extension."""
+
+    @property
+    def suffixes(self) -> Sequence[tuple[str, str]]:
+        """Pairs of the end of the stem of a path, and of the name in place of it."""
+
+    @property
+    def folders(self) -> Sequence[tuple[str, str]]:
+        """Pairs of a folder in a path, and of the folder in a name in place of it."""
+
+
+_Named = TypeVar("_Named", bound=NamedPaths)
+
+
+class PathMatcher(Generic[_Named]):
     """Finds the annotations of images, or the nearest name if an image has none.
 
     The annotations of an image are those whose name is the longest end of its path. Annotations
@@ -24,10 +48,19 @@ class PathMatcher:
       examples: Keys of some of these images.
     """
 
-    def __init__(self, annotations: AnnotationReader, where: str, noun: str) -> None:
-        """Index annotations. where, noun: their option and name, and a noun, for messages."""
+    def __init__(
+        self, annotations: _Named, where: str, noun: str, *, files: str = "images"
+    ) -> None:
+        """Index annotations.
+
+        Args:
+          annotations: Names of the annotations.
+          where: Their option and name, for messages.
+          noun: Noun for them.
+          files: Noun for the files that have them.
+        """
         self.annotations = annotations
-        self._where, self._noun = where, noun
+        self._where, self._noun, self._files = where, noun, files
         self._at = {
             posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
             for n, name in enumerate(annotations.names)
@@ -148,7 +181,7 @@ class PathMatcher:
     def _ambiguous(self, at: int, *keys: str) -> ConfigError:
         one, other = sorted(keys)
         return ConfigError(
-            f"{self._where}: {self.annotations.names[at]!r} matches two images, {one!r} and"
+            f"{self._where}: {self.annotations.names[at]!r} matches two {self._files}, {one!r} and"
             f" {other!r}, which is ambiguous: write a longer part of the path in the {self._noun},"
             " or remove one of the two from the input"
         )

@@ -1,0 +1,187 @@
+"""Splits by lists of names: --split-files."""
+
+import pathlib
+import tarfile
+
+import pytest
+
+import recordmill
+from recordmill.errors import ConfigError
+from recordmill.pipelines.cli import main
+from recordmill.transforms import AssignSplits, ReadImages, ReadTable, WriteToTFRecord
+from tests.folders import make_picture
+from tests.image_runs import Made
+
+
+def run(*argv: object) -> int:
+    return main([*map(str, argv), "--quiet"])
+
+
+def make(output: pathlib.Path, *argv: object) -> Made:
+    assert run(*argv, "--output", output) == 0
+    return Made(output)
+
+
+def photos(folder: pathlib.Path) -> pathlib.Path:
+    """CLASS/NUMBER.png, of which the numbers are 0 to 11."""
+    for number in range(12):
+        make_picture(folder / "ab"[number % 2] / f"{number}.png", number)
+    return folder
+
+
+def lists(folder: pathlib.Path, **names: str) -> str:
+    """Write lists, and return the value of --split-files."""
+    for split, text in names.items():
+        (folder / f"{split}.txt").write_text(text)
+    return ",".join(f"{split}={folder / split}.txt" for split in names)
+
+
+def splits(made: Made) -> dict[str, set[str]]:
+    return {name: made.keys(name) for name in made.manifest.splits}
+
+
+PLAIN = {"test": {"a/0.png", "b/1.png"}, "validation": {"a/10.png"}}
+FORMS = {
+    "paths": ("a/0.png\nb/1.png\n", "a/10.png"),
+    "names": ("0.png\n1.png\n\n", "10.png\n"),
+    "without extension": ("a/0\r\n1\r\n", "10"),
+    "longer paths": ("./in/a/0.png\n./in/b/1.png\n", "in/a/10\n"),
+    "backslashes": ("a\\0.png\nb\\1.png\n", "a\\10.png"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_lists_name_the_files_of_splits(form, tmp_path):
+    place = photos(tmp_path / "in")
+    given = lists(tmp_path, test=FORMS[form][0], val=FORMS[form][1])
+    argv = ("images", "--input", place, "--size", 8, "--split-files", f"{given},train=*")
+    made = make(tmp_path / "out", *argv)
+    found = splits(made)
+    assert {name: found[name] for name in PLAIN} == PLAIN
+    assert len(found["train"]) == 9
+    assert tuple(made.manifest.labels) == ("a", "b")
+
+
+def test_lists_of_all_files_need_no_rest(tmp_path):
+    place = photos(tmp_path / "in")
+    names = [f"{'ab'[n % 2]}/{n}.png\n" for n in range(12)]
+    given = lists(tmp_path, train="".join(names[:9]), test="".join(names[9:]))
+    argv = ("images", "--input", place, "--size", 8, "--split-files")
+    made = make(tmp_path / "out", *argv, given)
+    assert {name: len(found) for name, found in splits(made).items()} == {"test": 3, "train": 9}
+    assert all(path.name != "test.txt" for path in (tmp_path / "out").iterdir())
+    assert str(tmp_path) not in (tmp_path / "out" / "dataset.json").read_text()
+    (tmp_path / "test.txt").write_text("".join(names[10:]))
+    (tmp_path / "train.txt").write_text("".join(names[:10]))
+    assert run(*argv, given, "--output", tmp_path / "out") == 2  # the lists have changed
+
+
+def test_lists_name_members_listed_files_and_texts(tmp_path):
+    place = photos(tmp_path / "in")
+    given = lists(tmp_path, test="a/0.png\nb/1.png\n", validation="a/10.png")
+    given += ",train=*"
+    with tarfile.open(tmp_path / "in.tar", "w") as archive:
+        archive.add(place, ".")
+    made = make(tmp_path / "a", "images", "--input", tmp_path / "in.tar", "--size", 8,
+                "--split-files", given)  # fmt: skip
+    assert {name: splits(made)[name] for name in PLAIN} == PLAIN
+    rows = [f"in/{'ab'[n % 2]}/{n}.png,{'ab'[n % 2]}\n" for n in range(12)]
+    (tmp_path / "list.csv").write_text("path,label\n" + "".join(rows))
+    made = make(tmp_path / "b", "images", "--input", tmp_path / "list.csv", "--size", 8,
+                "--split-files", given)  # fmt: skip
+    assert splits(made)["test"] == {"in/a/0.png", "in/b/1.png"}
+    for path in place.rglob("*.png"):
+        path.with_suffix(".txt").write_text(f"text {path.stem}")
+        path.unlink()
+    given = lists(tmp_path, test="a/0.txt\nb/1.txt\n") + ",train=*"
+    for documents in ("file", "line"):
+        made = make(tmp_path / documents, "text", "--input", place, "--documents", documents,
+                    "--split-files", given)  # fmt: skip
+        assert len(made.keys("test")) == 2
+
+
+def test_a_step_reads_lists_as_the_command_does(tmp_path):
+    place = photos(tmp_path / "in")
+    given = lists(tmp_path, test="0\n1\n")
+    argv = ("images", "--input", place, "--size", 8, "--split-files", f"{given},train=*")
+    made = make(tmp_path / "a", *argv)
+    files = {"test": str(tmp_path / "test.txt"), "train": "*"}
+    step = ReadImages(str(place), split_files=files)
+
+    def build(pipeline):
+        _ = pipeline | step | AssignSplits({"train": 1.0}) | WriteToTFRecord(str(tmp_path / "b"))
+
+    recordmill.run(build)
+    assert splits(Made(tmp_path / "b")) == splits(made)
+    with pytest.raises(ConfigError, match="split_files: lists name files, and the input"):
+        ReadTable("rows.csv", split_files=files).source()
+
+
+def test_names_without_a_file_are_counted(tmp_path):
+    place = photos(tmp_path / "in")
+    given = lists(tmp_path, test="a/0.png\na/77.png\nq.png\n")
+    argv = ("images", "--input", place, "--size", 8, "--split-files", f"{given},train=*")
+    made = make(tmp_path / "out", *argv)
+    notes = [note for note in made.manifest.notes if note.code == "splits"]
+    assert notes == ["2 names in --split-files match no file: 'a/77.png', 'q.png'"]
+
+
+ERRORS = {
+    "two lists": (
+        {"test": "a/0.png\n", "train": "b/1.png\n\na/0.png\n"},
+        "",
+        "'a/0.png' is in two lists, {place}/train.txt:3 and {place}/test.txt:1: remove it",
+    ),
+    "no list": (
+        {"test": "a/0.png\n"},
+        "",
+        "11 files are in no list: 'a/10.png', 'a/2.png', 'a/4.png', ...; add train=*",
+    ),
+    "other names": (
+        {"test": "a/0.jpeg\nx\ny\nz\n"},
+        ",train=*",
+        "test.txt: it names no file of {place}/in: its names are 'a/0.jpeg', 'x', 'y'; the files"
+        " are 'a/0.png', 'a/10.png', 'a/2.png'; the path of a file must end with a name, with or"
+        " without the extension; the nearest is 'a/0.png', which differs in its extension",
+    ),
+    "two rests": ({"test": "0\n"}, ",train=*,dev=*", "expected * for one split, got it for"),
+    "empty": ({"test": "\n"}, ",train=*", "test.txt: expected one name per line, got none"),
+    "other format": ({"test": '{"a": 1}'}, ",train=*", "expected one name per line, got JSON"),
+    "no file": ({}, "test=nowhere.txt,train=*", "--split-files: cannot read"),
+    "no path": ({}, "test", "expected SPLIT=FILE,..., such as test=testing_list.txt,train=*"),
+    "no name of a split": ({}, "a b=x.txt", "--split-files: expected names of letters, digits"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_lists_that_cannot_be_are_errors(name, tmp_path, capsys):
+    names, more, message = ERRORS[name]
+    place = photos(tmp_path / "in")
+    argv = ("images", "--input", place, "--size", 8, "--output", tmp_path / "out")
+    assert run(*argv, "--split-files", lists(tmp_path, **names) + more) == 2
+    assert message.format(place=tmp_path) in capsys.readouterr().err
+
+
+def test_a_name_of_two_files_is_ambiguous(tmp_path, capsys):
+    for folder in ("a", "b"):
+        make_picture(tmp_path / "in" / folder / "1.png", 1)
+    argv = ("images", "--input", tmp_path / "in", "--size", 8, "--output", tmp_path / "out")
+    assert run(*argv, "--split-files", lists(tmp_path, test="1.png\n") + ",train=*") == 2
+    said = capsys.readouterr().err
+    assert "'1.png' matches two files, 'a/1.png' and 'b/1.png', which is ambiguous" in said
+
+
+def test_other_sources_of_splits_contradict_lists(tmp_path, capsys):
+    place = photos(tmp_path / "in")
+    given = lists(tmp_path, test="0\n") + ",train=*"
+    argv = ("images", "--size", 8, "--output", tmp_path / "out", "--split-files", given)
+    assert run(*argv, "--input", place, "--split-from", "top") == 2
+    assert "--split-files: cannot be combined with --split-from top" in capsys.readouterr().err
+    assert run(*argv, "--input", f"test={place}") == 2
+    assert "is the split test, and --split-files gives splits, too" in capsys.readouterr().err
+    assert run(*argv, "--input", place, "--splits", "train=1") == 2
+    assert "comes from the lists of --split-files" in capsys.readouterr().err
+    (tmp_path / "rows.csv").write_text("x\n1\n")
+    argv = ("table", "--output", tmp_path / "out", "--split-files", given)
+    assert run(*argv, "--input", tmp_path / "rows.csv") == 2
+    assert "--split-files: applies only to text files" in capsys.readouterr().err

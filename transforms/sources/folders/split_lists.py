@@ -1,0 +1,159 @@
+"""Splits by lists of names, such as the testing_list.txt of Speech Commands."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split
+from recordmill.notes import Note, count_of
+from recordmill.option_files import expect_plain_text, read_option_file
+from recordmill.option_names import option_name
+from recordmill.storage.members import MARK
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.folders.path_matcher import PathMatcher
+
+REST = "*"  # in place of a list: all files that no list names
+_SHOWN = 3  # names in a message
+_COMPARED = 1000  # files in no list to which the nearest name is looked for, at most
+
+
+class _Names(NamedTuple):
+    """Names of lists, as `NamedPaths`."""
+
+    names: Sequence[str]
+    by_stem: bool
+    suffixes: Sequence[tuple[str, str]] = (("", ""),)
+    folders: Sequence[tuple[str, str]] = ()
+
+
+class _Line(NamedTuple):
+    """A line of a list. name: as it is written there."""
+
+    split: str
+    number: int
+    name: str
+
+
+class SplitLists:
+    """Finds the splits of files by the lists that name them, with or without extension.
+
+    A file has the split of the name that is the longest end of its path.
+    """
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        """Read the lists. files: {split: path of its list, or `REST`}. Raises ConfigError."""
+        self._files = {canonical_split(split) or split: path for split, path in files.items()}
+        rest = [split for split, path in self._files.items() if path == REST]
+        if len(rest) > 1:
+            raise ConfigError(
+                f"{option_name('split_files')}: expected {REST} for one split, got it for"
+                f" {' and '.join(rest)}"
+            )
+        self._rest = rest[0] if rest else None
+        self._lines: dict[str, _Line] = {}
+        for split, path in self._files.items():
+            if path != REST:
+                self._read(split, path)
+        self._matchers = [
+            PathMatcher(
+                _Names([*self._lines], by_stem), option_name("split_files"), "lists", files="files"
+            )
+            for by_stem in (False, True)
+        ]
+        self._unlisted: list[str] = []  # some of the files in no list
+        self._count = 0  # of these files
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> SplitLists | None:
+        """Return the lists of an input, None without any. Raises ConfigError."""
+        return cls(inputs.split_files) if inputs.split_files else None
+
+    def find(self, path: str, key: str) -> str | None:
+        """Return the split of a file, None if no list names it.
+
+        Raises:
+          ConfigError: Its name in a list is also that of another file.
+        """
+        path = path.replace(MARK, "/")
+        for matcher in self._matchers:
+            at = matcher.find(path, key=key)
+            if at >= 0:
+                return self._lines[matcher.annotations.names[at]].split
+        if self._rest is None or self._count < _COMPARED:
+            self._matchers[1].nearest(key)
+        self._count += 1
+        self._unlisted += [key] if len(self._unlisted) < _SHOWN else []
+        return self._rest
+
+    def see(self, key: str) -> None:
+        """Mark the name of a rejected file as used. Raises ConfigError as `find`."""
+        for matcher in self._matchers:
+            matcher.see(key)
+
+    def close(self, where: object) -> list[Note]:
+        """Return a note on names without a file, after all files are looked up.
+
+        Args:
+          where: The input, for messages.
+
+        Raises:
+          ConfigError: A list names no file, or no list names some of the files.
+        """
+        exact, by_stem = ({*one.unused()} for one in self._matchers)
+        unused = [line for name, line in self._lines.items() if name in exact & by_stem]
+        for split, path in self._files.items():
+            lost = [line.name for line in unused if line.split == split]
+            if path != REST and len(lost) == sum(x.split == split for x in self._lines.values()):
+                near = map(self._matchers[1].near_image, map(_normal, lost))
+                files = f"; the files are {_quoted(self._unlisted)}" if self._unlisted else ""
+                raise ConfigError(
+                    f"{self._named(split)}: it names no file of {where}: its names are"
+                    f" {_quoted(lost)}{files}; the path of a file must end with a name, with or"
+                    f" without the extension{next(filter(None, near), '')}"
+                )
+        if self._count and self._rest is None:
+            are = "file is" if self._count == 1 else "files are"
+            raise ConfigError(
+                f"{option_name('split_files')}: {self._count:,} {are} in no list:"
+                f" {_quoted(self._unlisted)}{', ...' if self._count > _SHOWN else ''}; add"
+                f" train={REST} for all files in no list, or select files with a pattern"
+            )
+        if not unused:
+            return []
+        text = f"{count_of(len(unused), 'name')} in --split-files"
+        some = _quoted([line.name for line in unused])
+        more = ", ..." if len(unused) > _SHOWN else ""
+        text += f" {'matches' if len(unused) == 1 else 'match'} no file: {some}{more}"
+        return [Note("splits", text)]
+
+    def _read(self, split: str, path: str) -> None:
+        """Add the names of a list."""
+        text = read_option_file(option_name("split_files"), path)
+        expect_plain_text(text, self._named(split), "one name per line", colons=True)
+        before = len(self._lines)
+        for number, line in enumerate(text.splitlines(), 1):
+            if not (name := line.strip()):
+                continue
+            other = self._lines.setdefault(_normal(name), _Line(split, number, name))
+            if other.split != split:
+                raise ConfigError(
+                    f"{option_name('split_files')}: {name!r} is in two lists, {path}:{number} and"
+                    f" {self._files[other.split]}:{other.number}: remove it from one of them"
+                )
+        if len(self._lines) == before:
+            raise ConfigError(f"{self._named(split)}: expected one name per line, got none")
+
+    def _named(self, split: str) -> str:
+        return option_name("split_files", f"{split}={self._files[split]}")
+
+
+def _normal(name: str) -> str:
+    return posixpath.normpath(name.replace("\\", "/")).lstrip("/")
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, itertools.islice(names, _SHOWN)))
