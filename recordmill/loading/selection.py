@@ -18,6 +18,7 @@ _OBJECT_LABELS = "image/object/class/label"
 _POSITIONS = (  # features that hold positions in an image
     *(f"image/object/bbox/{name}" for name in ("xmin", "ymin", "xmax", "ymax")),
     "image/object/segmentation/transform",
+    *(f"image/object/keypoint/{name}" for name in ("x", "y")),
 )
 _WARPS = ("crop", "flip", "rotate")  # augmentations after which such positions would be wrong
 _WINDOW_ORIGIN = ("window/series", "window/start")  # features that identify a window

@@ -210,7 +210,7 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits"
+    "coco-splits keypoints.json"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -258,6 +258,14 @@ def _annotated(root: pathlib.Path) -> None:
         points = (c / (height, width)[n % 2 == 0] for n, c in enumerate(star))
         polygon = "0.000000 " + " ".join(f"{min(max(c, 0), 1):.6f}" for c in points)
         put(root / f"ultralytics/labels/{split}/{stem}.txt", f"{polygon} 0.5\n")
+    points = ["nose", "left eye", "right eye"]
+    pointed = [
+        {**one, "keypoints": [*one["bbox"][:2], 2, 0, 0, 0, 20 + n % 9, 12, 1]}
+        for n, one in enumerate(found["annotations"][:20])
+    ]
+    persons = [{**one, "keypoints": points} for one in found["categories"][:2]]
+    more = {"annotations": pointed, "categories": [*persons, found["categories"][2]]}
+    put(root / "keypoints.json", json.dumps({**found, **more}))
     for number, split in enumerate(("train", "valid")):
         one = {f"{n}.png": annotated[f"{4 * number + n:02}.png"] for n in range(4)}
         for n, name in enumerate(one):

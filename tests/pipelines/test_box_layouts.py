@@ -312,3 +312,57 @@ def test_files_of_two_splits_that_name_an_image_are_refused(tmp_path, capsys):
     error = " ".join(capsys.readouterr().err.split())
     assert f"{root}/val.json: images[0]: {root}/train.json names '0.png', too, as an image" in error
     assert "(train and validation)" in error
+
+
+_POINTS = "image/object/keypoint/"
+
+
+def keypoints(*given, names=("nose", "tail")):
+    """A file with an annotation of each of these keypoints."""
+    found = coco(["0.png"], [(0, 0, [10, 6, 20, 18])] * len(given), ("cat",))
+    for entry, points in zip(found["annotations"], given, strict=True):
+        entry |= {} if points is None else {"keypoints": points}
+    found["categories"][0]["keypoints"] = [*names]
+    return found
+
+
+def test_keypoints_of_coco_are_features(tmp_path):
+    files = {"images/0.png": "", "a.json": keypoints([20, 15, 2, 0, 0, 0], None)}
+    files["boxes.json"] = coco(["0.png"], [(0, 0, [10, 6, 20, 18])], ("cat",))
+    root = put(tmp_path / "in", files)
+    for number, given in enumerate(("{0}/a.json", "{0}/boxes.json,{0}/a.json")):
+        made = make(
+            *(tmp_path / f"{number}", "--input", root / "images", "--splits", "train=1", *_WHOLE),
+            *("--annotations", given.format(root)),
+        )
+        (example,) = made.examples().values()
+        assert example[f"{_POINTS}num"] == [2, 0]
+        assert example[f"{_POINTS}text"] == [b"nose", b"tail"]
+        assert example[f"{_POINTS}visibility"] == [2, 0]
+        np.testing.assert_allclose(example[f"{_POINTS}x"], [0.2, 0], rtol=1e-6)
+        np.testing.assert_allclose(example[f"{_POINTS}y"], [0.25, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("points", "why"),
+    [
+        (
+            [1, 2, 2],
+            "expected 'keypoints' of 6 numbers, three for each of the 2 keypoints of its c",
+        ),
+        ([1, 2, 2, 3], "got 4 numbers"),
+        ("x", "of its category, got 'x'"),
+        ([1, 2, 2, 3, 4, 7], "expected 'keypoints' of x, y and a visibility of 0, 1 or 2 for each"),
+        ([1, 2, 2, "3", 4, 1], "got [1, 2, 2, '3', 4, 1]"),
+        ([1, 2, 2, None, 4, 1], "got [1, 2, 2, None, 4, 1]"),
+    ],
+)
+def test_invalid_keypoints_reject_their_image(points, why, tmp_path):
+    root = put(
+        tmp_path / "in", {"images/0.png": "", "a.json": keypoints(points), "images/1.png": ""}
+    )
+    given = ("--input", root / "images", "--annotations", root / "a.json", "--unannotated", "keep")
+    made = make(tmp_path / "out", *given, "--max-reject-fraction", 1, *_WHOLE)
+    (detail,) = details(made).values()
+    assert detail.startswith("a.json: annotations[0]: expected 'keypoints'")
+    assert why in detail

@@ -25,6 +25,12 @@ from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature
 from recordmill.transforms.encoders.frames import frame_of, frame_transform
 from recordmill.transforms.encoders.instance_masks import InstanceMasks, segmentation_frames
+from recordmill.transforms.encoders.keypoints import (
+    KEYPOINT_FEATURES,
+    PlacedKeypoints,
+    keypoint_columns,
+    place_keypoints,
+)
 from recordmill.transforms.encoders.labels import class_numbers
 from recordmill.transforms.encoders.object_options import ObjectOptions
 from recordmill.transforms.imaging.affine import IDENTITY, Affine, Floats
@@ -37,6 +43,7 @@ from recordmill.transforms.model.annotations import (
     CAPTIONS,
     CLASS,
     CORNER_NAMES,
+    KEYPOINTS,
     OBJECT_MASK_COLUMNS,
     OBJECTS,
     SEGMENTATION,
@@ -174,6 +181,7 @@ class _Placed(NamedTuple):
     of_segmentations: Affine
     beyond: int
     masks: Sequence[bytes] = ()
+    keypoints: PlacedKeypoints = PlacedKeypoints()
 
 
 class PlacedObjects:
@@ -193,6 +201,7 @@ class PlacedObjects:
             self._structs = column.values
             corners = [np.asarray(self._structs.field(name)) for name in CORNER_NAMES]
             self._corners = np.stack(corners, axis=1)
+            self._has_keypoints = KEYPOINTS in [*self._structs.type]
             self._left_out = np.asarray(self._structs.field(CLASS).is_null())
         self._placed: list[_Placed] = []
         self._rows: list[int] = []
@@ -230,8 +239,17 @@ class PlacedObjects:
             masks: Sequence[bytes] = ()
             if self._masks is not None:
                 masks = self._masks.place(row, placed.kept, transforms, frame=size, size=written)
+            keypoints = PlacedKeypoints()
+            if self._has_keypoints:
+                texts = self._structs.field(KEYPOINTS.name)
+                keypoints = place_keypoints(
+                    (texts[self._edges[row] + at].as_py() for at in placed.kept.tolist()),
+                    to_written,
+                    written,
+                    mirrored=image.to_augmented.mirrors,
+                )
             beyond = int(_reach_beyond(boxes, size)[placed.kept].sum())
-            self._placed.append(_Placed(placed, transforms[1], beyond, masks))
+            self._placed.append(_Placed(placed, transforms[1], beyond, masks, keypoints))
         self._rows.append(row)
 
     @property
@@ -304,6 +322,8 @@ class PlacedObjects:
             elif field.type == pa.string():
                 values = values.fill_null("")
             columns[f"image/object/{field.name}"] = lists(values)
+        if self._has_keypoints:
+            columns |= keypoint_columns([one.keypoints for one in self._placed])
         if self._options.masks:
             columns[_MASK] = lists(binary_array([m for one in self._placed for m in one.masks]))
         if SEGMENTATION in _further(structs.type, self._options):
@@ -346,6 +366,8 @@ def object_features(rows: pa.Schema, options: ObjectOptions, mask: Feature) -> d
         declared["image/object/class/label"] = Feature(dtype="int64", shape=_ANY, kind="label")
         if options.masks:
             declared[_MASK] = dataclasses.replace(mask, shape=_ANY, raw_dtype="uint8")
+        if KEYPOINTS in [*one]:
+            declared |= KEYPOINT_FEATURES
         for field in _further(one, options):
             declared[f"image/object/{field.name}"] = _FEATURES[field.type]
             if field == SEGMENTATION:
@@ -363,7 +385,12 @@ _FEATURES: Mapping[pa.DataType, Feature] = {
 
 def _further(one: pa.StructType, options: ObjectOptions) -> list[pa.Field]:
     """Return the fields of an object that are written beside its box and its class."""
-    left_out = (*CORNER_NAMES, CLASS, *(() if options.segmentation else (SEGMENTATION.name,)))
+    left_out = (
+        *CORNER_NAMES,
+        CLASS,
+        KEYPOINTS.name,
+        *(() if options.segmentation else (SEGMENTATION.name,)),
+    )
     return [field for field in one if field.name not in left_out]
 
 

@@ -56,6 +56,11 @@ class Affine:
         """Factor by which areas grow."""
         return abs(self.a * self.e - self.b * self.d)
 
+    @property
+    def mirrors(self) -> bool:
+        """True if left and right are exchanged, apart from rotations."""
+        return self.a * self.e - self.b * self.d < 0
+
     def inverse(self) -> Affine:
         """Return the inverse transform.
 

@@ -23,6 +23,7 @@ from recordmill.format.split_names import canonical_split
 from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
+from recordmill.strict_json import to_text
 from recordmill.transforms.model.annotations import (
     AREA,
     CAPTIONS,
@@ -30,6 +31,7 @@ from recordmill.transforms.model.annotations import (
     CROWD,
     IMAGE_ID,
     IMAGE_ID_FIELD,
+    KEYPOINTS,
     OBJECTS,
     SEGMENTATION,
     SIDES,
@@ -131,7 +133,7 @@ class _CocoParser:
         self._unread = LeftUnread()
         self._image_ids = ImageIds() if image_ids else None
         self._sides: list[tuple[int, int] | None] = []
-        self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION))
+        self._objects = ObjectCollector(more=(CROWD, AREA, SEGMENTATION, KEYPOINTS))
         self._object_ids = AnnotationIds()
         self._captions: list[str] = []
         self._caption_ids = AnnotationIds()
@@ -140,6 +142,8 @@ class _CocoParser:
         self._categories: dict[Any, str] = {}  # those of all files by their id
         self._renumbered: dict[str, None] = {}  # those whose id is that of another in another file
         self._own: dict[Any, str] = {}  # the categories of the current file
+        self._points: dict[Any, Sequence[str]] = {}  # names of the keypoints of each
+        self._has_keypoints = False
         self._rejects: list[Reject] = []
 
     def read(self, place: Location, folder: str) -> None:
@@ -153,7 +157,7 @@ class _CocoParser:
         split = file_split(place.name) or canonical_split(place.parent.name)
         shown = f"{folder}/{place.name}" if folder else place.name
         file = _File(place, shown, beside, split)
-        self._own = {}
+        self._own, self._points = {}, {}
         with place.open_input() as data:
             for name, number, entry in iter_members(
                 data, ("images", "categories"), where=str(place)
@@ -211,6 +215,9 @@ class _CocoParser:
             raise ConfigError(f"{where}: expected a 'name' of one line, got {name!r}")
         if self._own.setdefault(key, name) != name:
             raise ConfigError(f"{where}: {name!r} has the 'id' {key!r} of {self._own[key]!r}")
+        points = entry.get("keypoints")
+        if isinstance(points, list) and points and all(map(_is_text, points)):
+            self._points[key] = points
         if self._categories.setdefault(key, name) != name:
             self._renumbered.setdefault(name)
 
@@ -240,6 +247,8 @@ class _CocoParser:
                 self._object_ids.add(known, number or 0)
             if not _KNOWN.issuperset(entry):
                 fields = {name: entry[name] for name in entry.keys() - _KNOWN}
+                if _id(entry.get("category_id")) in self._points:
+                    fields.pop("keypoints", None)
                 count_unread(self._unread, fields, such_as=f"one of {self._names[image]}")
         except ValueError as error:
             self._faults.setdefault(image, f"{entry_name}: {error}")
@@ -265,7 +274,27 @@ class _CocoParser:
             is_crowd=bool(crowd),
             area=area,
             segmentation=None if given is None else _as_text(given),
+            keypoints=self._keypoints(entry, _id(category)),
         )
+
+    def _keypoints(self, entry: Mapping[str, Any], category: Any) -> str | None:
+        """Return the keypoints of an annotation, None if it or its category has none."""
+        names, given = self._points.get(category), entry.get("keypoints")
+        if names is None or not given:
+            return None
+        if not isinstance(given, list) or len(given) != 3 * len(names):
+            count = f"{len(given)} numbers" if isinstance(given, list) else _shown(given)
+            raise ValueError(
+                f"expected 'keypoints' of {3 * len(names)} numbers, three for each of the"
+                f" {len(names)} keypoints of its category, got {count}"
+            )
+        if not all(map(_is_number, given)) or not {*given[2::3]} <= {0, 1, 2}:
+            raise ValueError(
+                "expected 'keypoints' of x, y and a visibility of 0, 1 or 2 for each, got"
+                f" {_shown(given)}"
+            )
+        self._has_keypoints = True
+        return to_text([names, given], compact=True)
 
     def result(self) -> AnnotationTable:
         """Return the annotations of all files."""
@@ -285,9 +314,13 @@ class _CocoParser:
             has_orphans_only = self._orphans_segmented and not self._objects.images
             segmented = self._segmented or has_orphans_only
             more = (CROWD, AREA, *((SEGMENTATION,) if segmented else ()))
+            more += (KEYPOINTS,) if self._has_keypoints else ()
             fields.append(objects_field(more))
             of = np.array(self._objects.images, np.int64)
             objects = self._object_ids.deduplicate(of, self._objects.content)
+            points = self._objects.others.get(KEYPOINTS.name, [])
+            for dropped, kept in objects.dropped.items() if self._has_keypoints else ():
+                points[kept] = points[kept] or points[dropped]  # of a file of keypoints
             columns[OBJECTS] = self._objects.column(count, more, objects.kept)
             faults |= objects.faults
         if self._captions:

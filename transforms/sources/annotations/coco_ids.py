@@ -24,10 +24,12 @@ class DeduplicatedIds:
     """Result of deduplication.
 
     kept: indices of the annotations to keep. faults: {image: why its annotations are invalid}.
+    dropped: {index of a dropped annotation: that of the equal one that is kept}.
     """
 
     kept: Indices
     faults: Mapping[int, str]
+    dropped: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 class AnnotationIds:
@@ -90,7 +92,9 @@ class AnnotationIds:
             image = int(images[known[at]])
             if image not in faults:
                 faults[image] = self._why(int(known[at]), int(first[at]), other=elsewhere[at])
-        return DeduplicatedIds(np.setdiff1d(everything, known[same], assume_unique=True), faults)
+        kept = np.setdiff1d(everything, known[same], assume_unique=True)
+        dropped = dict(zip(known[same].tolist(), of_image[same].tolist(), strict=True))
+        return DeduplicatedIds(kept, faults, dropped)
 
     def _why(self, later: int, first: int, *, other: bool) -> str:
         how = "belongs to another image" if other else "has other content"
