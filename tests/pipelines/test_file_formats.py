@@ -4,6 +4,7 @@ import itertools
 import json
 import pathlib
 import random
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -342,8 +343,10 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, kind, value, ro
     rows = [("x", "name"), *((value, f"n{n}") for n, value in enumerate(column))]
     source = table(tmp_path / "t.csv", rows)
     assert rows_of(tmp_path / "out", "--input", source)["written"] == len(column)
+    missing = f"--missing {shlex.quote(value)} takes this value as a missing one, "
     assert text_notes(tmp_path) == [
-        f"column 'x' is text because of '{value}' in t.csv#{row}; --types x={kind} rejects rows"
+        f"column 'x' is text because of '{value}' in t.csv#{row};"
+        f" {'' if any(map(str.isdigit, value)) else missing}--types x={kind} rejects rows"
         " that do not fit, --types x=string keeps the text"
     ]
     rejecting = rows_of(
@@ -408,7 +411,10 @@ def test_a_note_names_the_texts_among_numbers_of_json_lines(tmp_path):
     (tmp_path / "t.jsonl").write_text("".join(f'{{"v":{value}}}\n' for value in values))
     assert rows_of(tmp_path / "out", "--input", tmp_path / "t.jsonl")["written"] == 15
     (note,) = text_notes(tmp_path)
-    assert note.startswith("column 'v' is text because of 'ERR' in t.jsonl#13; --types v=float")
+    assert note.startswith(
+        "column 'v' is text because of 'ERR' in t.jsonl#13; --missing ERR takes this value as a"
+        " missing one, --types v=float"
+    )
 
 
 def test_numbers_that_json_lines_quote_in_some_rows_are_noted(tmp_path):
@@ -484,7 +490,8 @@ def test_a_note_names_the_json_values_that_make_a_column_text(tmp_path):
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert rows_of(tmp_path / "out", "--input", source)["written"] == 40
     assert [note.partition(" rejects")[0].partition(" if")[0] for note in text_notes(tmp_path)] == [
-        "column 'i' is text because of 'n/a' in t.jsonl#7; --types i=float",
+        "column 'i' is text because of 'n/a' in t.jsonl#7; --missing n/a takes this value as a"
+        " missing one, --types i=float",
         "column 'n' is text because of '-9223372036854775809' in t.jsonl#9; --types n=int",
         "column 'v' is text because of 'none' in t.jsonl#10; correct the input",
     ]

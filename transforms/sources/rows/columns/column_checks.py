@@ -35,6 +35,7 @@ class ColumnAdvice(NamedTuple):
 
 
 _CORRECT = "correct the input if the column holds numbers, dates or lists"
+_MISSING_LENGTH = 13  # maximum length of a spelling of a missing value, such as "Not available"
 _NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
 
 
@@ -123,7 +124,11 @@ def _type_advice(odd: OddValue, item: str) -> str:
     """
     if odd.every or odd.kind == LIST:
         return f"{_CORRECT}; --types {item}=string keeps the text, without this note"
+    empty = ""
+    if not any(map(str.isdigit, odd.value)) and len(odd.value) <= _MISSING_LENGTH:
+        spelling = shlex.quote(list_item(odd.value))
+        empty = f"--missing {spelling} takes this value as a missing one, "
     return (
-        f"--types {item}={odd.kind} rejects rows that do not fit, --types {item}=string keeps the"
-        " text"
+        f"{empty}--types {item}={odd.kind} rejects rows that do not fit, --types {item}=string"
+        " keeps the text"
     )
