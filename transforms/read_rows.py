@@ -189,7 +189,7 @@ class ReadText(_ReadRows):
         if shape_of_texts(inputs, self.format).payload == "document":
             applicable = ("drop_columns", "label_type", "unlabelled")
             for name, value in {**options, "text_column": self.text_column}.items():
-                if name not in applicable and value is not None:
+                if name not in applicable and value not in (None, ()):
                     raise ConfigError(
                         f"ReadText: {name}: expected files of rows as input, got the text files of"
                         f" {inputs}: leave the option out"

@@ -41,14 +41,21 @@ _AS_SOUND = "convert it to WAV or FLAC"
 _EXTENSIONS = {
     "gzip-compressed data": (".gz", ".tgz"),
     "bzip2-compressed data": (".bz2",),
+    "xz-compressed data": (".xz",),
     "zstd-compressed data": (".zst",),
+    "a zip archive": (".zip",),
     "a Parquet file": (".parquet", ".pq"),
     "an Arrow file": (".arrow", ".feather", ".ipc"),
     "an Avro file": (".avro",),
     _JSON_DOCUMENT: (".json", ".jsonl", ".ndjson"),
     _XML_DOCUMENT: (".xml",),
 }
-_COMPRESSED = ("gzip-compressed data", "bzip2-compressed data", "zstd-compressed data")
+_COMPRESSED = (
+    "gzip-compressed data",
+    "bzip2-compressed data",
+    "xz-compressed data",
+    "zstd-compressed data",
+)
 
 
 class Content(NamedTuple):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import io
 import json
+import lzma
 import pathlib
+import zipfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -388,3 +391,18 @@ def _flags(root: pathlib.Path) -> None:
     put(root / "comments.csv", lines_of(header, *rows))
     hot = [{"x": n / 8, "cat": n % 3 == 0, "dog": n % 3 == 1, "ant": n % 3 == 2} for n in range(30)]
     put(root / "onehot.jsonl", "\n".join(map(json.dumps, hot)) + "\n")
+
+
+@makes("logger.dat spaces.txt packed.zip packed.csv.xz")
+def _layouts(root: pathlib.Path) -> None:
+    """The same rows as a logger writes them, with runs of spaces, and in a zip and xz."""
+    header, *rows = [["id", "x", "label"], *([n, n / 8, "ab"[n % 2]] for n in range(30))]
+    top, units, kinds = ["TOA5", "CR1000"], ["", "m/s", ""], ["Smp", "Avg", "Smp"]
+    put(root / "logger.dat", lines_of(top, header, units, kinds, *rows))
+    put(root / "spaces.txt", "".join("   ".join(map(str, one)) + "\n" for one in rows))
+    text = lines_of(header, *rows).encode()
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("folder/rows.csv"), text)
+    put(root / "packed.zip", stream.getvalue())
+    put(root / "packed.csv.xz", lzma.compress(text))

@@ -120,8 +120,8 @@ TOA5 = """"TOA5","CR1000","CR1000","12345","CR1000.Std.32"
         (
             TOA5,
             "whose second line names the columns, and whose third and fourth describe them: pass"
-            " --skip-rows 4 --columns 'TIMESTAMP,RECORD,\"Air, max\"'",
-            ("--skip-rows", 4, "--columns", 'TIMESTAMP,RECORD,"Air, max"'),
+            " --skip-rows 1 --units-rows 2",
+            ("--skip-rows", 1, "--units-rows", 2),
             {"TIMESTAMP", "RECORD", "Air, max"},
         ),
     ],

@@ -21,6 +21,7 @@ from recordmill.transforms.sources.media.media_column import FORMATS, find_media
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.reading.row_file import Origin
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
+from recordmill.transforms.sources.row_formats.reading.zip_files import is_zip
 from recordmill.transforms.sources.row_formats.tfrecords.known_folders import is_dataset
 from recordmill.transforms.sources.rows.references.file_list import PATHS, is_listing
 
@@ -85,7 +86,10 @@ def shape_of_texts(inputs: Inputs, format: RowFormat) -> Shape:  # noqa: A002
     """
 
     def decide(root: InputRoot) -> Shape:
-        if format.format != "auto" or (not root.archive and (root.file or _holds_rows(root))):
+        name = root.place.name
+        zipped = is_zip(name) and format_of(name[: -len(".zip")]) not in (None, "lines")
+        is_table = zipped or (not root.archive and (root.file or _holds_rows(root)))
+        if format.format != "auto" or is_table:
             return Shape("table", "values")
         return Shape("file", "document")
 

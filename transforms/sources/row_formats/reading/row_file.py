@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import lzma
+import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Literal, NamedTuple, Protocol, runtime_checkable
@@ -35,6 +37,9 @@ _UNREADABLE = (
     OSError,
     EOFError,
     zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    NotImplementedError,
     UnicodeError,
     OverflowError,
 )

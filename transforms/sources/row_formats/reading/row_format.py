@@ -17,9 +17,9 @@ from recordmill.transforms.sources.row_formats.values.value_parsing import Value
 
 Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow", "avro", "tfrecord", "lines"]
 Quoting = Literal["auto", "on", "off"]
-Header = Literal["auto", "yes"]
+Header = Literal["auto", "yes", "no"]
 Decimal = Literal[".", ","]
-Compression = Literal["gz", "bz2", "zst"]
+Compression = Literal["gz", "bz2", "xz", "zst", "zip"]
 
 DELIMITED: tuple[Format, ...] = ("csv", "tsv")
 TEXT: tuple[Format, ...] = (*DELIMITED, "jsonl", "lines")
@@ -41,8 +41,9 @@ _EXTENSIONS: Mapping[str, Format] = {
     "avro": "avro",
     "txt": "lines",
 }
-_COMPRESSIONS: Mapping[str, Compression] = {"gz": "gz", "bz2": "bz2", "zst": "zst"}
-_DELIMITERS = {"tab": "\t", "\\t": "\t"}
+_COMPRESSIONS: Mapping[str, Compression] = {"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
+SPACES = "whitespace"  # the delimiter that stands for runs of spaces and tabs
+_DELIMITERS = {"tab": "\t", "\\t": "\t", SPACES: " "}
 _MAX_ROW_BYTES = 1 << 30  # pyarrow has 32-bit block sizes
 
 
@@ -50,21 +51,25 @@ _MAX_ROW_BYTES = 1 << 30  # pyarrow has 32-bit block sizes
 class FileFormat:
     """Resolved format of one file.
 
-    delimiter: one byte. quotes: whether values may be quoted; otherwise quotes are data.
-    checks_quotes: whether a quote that seems unclosed is an error. escape: byte that
-    makes the next byte data; empty for none. columns: names for CSV and TSV without header.
-    comment: first byte of lines that are comments; empty for no comments. skip_rows: lines
-    to skip at the start. checks_header: whether to raise an error for a first row that looks like
-    data. encoding: name of Python's codec.
+    delimiter: one byte. runs: whether runs of spaces and tabs are one delimiter. quotes:
+    whether values may be quoted; otherwise quotes are data. checks_quotes: whether a quote that
+    seems unclosed is an error. escape: byte that makes the next byte data; empty for none.
+    columns: names for CSV and TSV without header. header_rows: number of rows before the data:
+    the header, if there is one, and rows of units. comment: first byte of lines that are
+    comments; empty for no comments. skip_rows: lines to skip at the start. checks_header:
+    whether to raise an error for a first row that looks like data. encoding: name of Python's
+    codec.
     """
 
     format: Format
     compression: Compression | None
     delimiter: bytes
+    runs: bool
     quotes: bool
     checks_quotes: bool
     escape: bytes
     columns: tuple[str, ...]
+    header_rows: int
     comment: bytes
     skip_rows: int
     checks_header: bool
@@ -79,15 +84,17 @@ class RowFormat:
 
     Args:
       format: Name of the format; `auto` selects the format by the extension of each file.
-      delimiter: One ASCII character, or 'tab'. Default: a comma in CSV, a tab in TSV.
+      delimiter: One ASCII character, 'tab', or 'whitespace' for runs of spaces and tabs. Default: a
+        comma in CSV, a tab in TSV.
       columns: Names for CSV and TSV without header.
       header: `auto` raises an error for a first row that looks like data; `yes` takes it as the
-        header.
+        header; with `no`, all rows are data, of columns `c1`, `c2` and so on.
       quoting: Whether values may be quoted; otherwise quotes are data. `auto`: on in CSV, off in
         TSV, and an error for a quote that seems to be unclosed.
       escape: Character in CSV and TSV that makes the next one data, also a quote or a delimiter.
       comment: First character of comment lines in CSV and TSV.
       skip_rows: Number of lines to skip at the start of each file of CSV or TSV.
+      units_rows: Number of rows below the header of CSV and TSV that are not data, such as units.
       decimal: Decimal separator in CSV and TSV.
       missing: Spellings of missing values: `?` for all columns, or `COLUMN=-200` for one column.
       trim: Whether to strip spaces around values of CSV and TSV, and around their quotes.
@@ -103,8 +110,8 @@ class RowFormat:
     delimiter: str | None = option(
         None,
         metavar="CHARACTER",
-        help="Character between the columns of CSV and TSV, such as ';' or tab. Default: a comma in"
-        " CSV, a tab in TSV.",
+        help="Character between the columns of CSV and TSV, such as ';' or tab; whitespace: any"
+        " number of spaces and tabs. Default: a comma in CSV, a tab in TSV.",
     )
     columns: tuple[str, ...] = option(
         (),
@@ -116,7 +123,8 @@ class RowFormat:
     header: Header = option(
         "auto",
         help="auto: the first row of CSV and TSV names the columns, and is an error if it looks"
-        " like data; a file without a header needs --columns. yes: it names them in any case.",
+        " like data; a file without a header needs --columns. yes: it names them in any case. no:"
+        " it is data, and the columns are c1, c2 and so on.",
     )
     quoting: Quoting = option(
         "auto",
@@ -136,6 +144,10 @@ class RowFormat:
     )
     skip_rows: int = option(
         0, help="Skip this many lines at the start of each CSV or TSV file, before the header."
+    )
+    units_rows: int = option(
+        0,
+        help="Skip this many rows of CSV and TSV below the header, such as a row of units.",
     )
     decimal: Decimal = option(".", help="Decimal separator of numbers in CSV and TSV.")
     missing: tuple[str, ...] = option(
@@ -187,9 +199,13 @@ class RowFormat:
                 f"{option_name('header')} yes: {option_name('columns')} names the columns of files"
                 " without header; leave one out"
             )
-        if self.skip_rows < 0:
+        for name, count in (("skip_rows", self.skip_rows), ("units_rows", self.units_rows)):
+            if count < 0:
+                raise ConfigError(f"{option_name(name)}: expected 0 lines or more, got {count}")
+        if self.units_rows and not self._has_header:
             raise ConfigError(
-                f"{option_name('skip_rows')}: expected 0 lines or more, got {self.skip_rows}"
+                f"{option_name('units_rows', self.units_rows)}: the rows follow a header, and there"
+                f" is none: {option_name('skip_rows')} skips lines at the start of files"
             )
         if not 0 < self.max_row_bytes <= _MAX_ROW_BYTES:
             raise ConfigError(
@@ -222,6 +238,10 @@ class RowFormat:
         if self.format != "auto":
             self._check_applicable("the input", self.format)
 
+    @property
+    def _has_header(self) -> bool:
+        return not self.columns and self.header != "no"
+
     @functools.cached_property
     def value_parser(self) -> ValueParser:
         """Parser of the values."""
@@ -243,15 +263,18 @@ class RowFormat:
         found = format_of(name) if self.format == "auto" else self.format
         return found in TEXT and not compression_of(name) and _codec(self.encoding) == UTF8
 
-    def resolve(self, path: str, *, way_out: str | None = None) -> FileFormat:
+    def resolve(
+        self, path: str, *, way_out: str | None = None, member: str | None = None
+    ) -> FileFormat:
         """Return the format of the file at a path.
 
-        way_out: other advice in the message for options that do not apply to the format.
+        way_out: other advice in the message for options that do not apply to the format. member:
+        name of the only file in a zip.
 
         Raises:
           ConfigError: its extension is unknown, or an option does not apply to its format.
         """
-        name = path.rpartition("/")[2]
+        name = path.rpartition("/")[2] if member is None else member
         found = format_of(name) if self.format == "auto" else self.format
         if found is None and (what := other_kind(name)) is not None:
             raise ConfigError(f"{path} {what}")
@@ -260,7 +283,9 @@ class RowFormat:
                 f"{path} has no extension of a known format: name the format with"
                 f" {option_name('format')}, one of {', '.join(get_args(Format)[1:])}"
             )
-        compression = compression_of(name)
+        compression = compression_of(name) if member is None else "zip"
+        if member is not None and compression_of(member):
+            raise ConfigError(f"{path} holds {member}, which is compressed again: unpack the zip")
         if compression is not None and found not in (*TEXT, "tfrecord"):
             raise ConfigError(
                 f"{path}: expected {found} with internal compression, got a file compressed "
@@ -280,10 +305,12 @@ class RowFormat:
             delimiter=_delimiter("\t" if found == "tsv" else ",")
             if self.delimiter is None
             else _delimiter(self.delimiter),
+            runs=self.delimiter == SPACES,
             quotes=quotes,
             checks_quotes=self.quoting == "auto",
             escape=self.escape.encode(),
             columns=self.columns,
+            header_rows=1 + self.units_rows if self._has_header else 0,
             comment=self.comment.encode(),
             skip_rows=self.skip_rows,
             checks_header=self.header == "auto",
@@ -301,6 +328,7 @@ class RowFormat:
             ("escape", bool(self.escape), DELIMITED),
             ("comment", bool(self.comment), DELIMITED),
             ("skip_rows", self.skip_rows > 0, DELIMITED),
+            ("units_rows", self.units_rows > 0, DELIMITED),
             ("decimal", self.decimal != ".", DELIMITED),
             ("trim", self.trim, DELIMITED),
             ("encoding", _codec(self.encoding) != UTF8, (*TEXT, *_OF_BYTES)),
@@ -350,8 +378,8 @@ def _delimiter(text: str) -> bytes:
     text = _DELIMITERS.get(text, text)
     if len(text) != 1 or not text.isascii() or text in '"\r\n\0':
         raise ConfigError(
-            f"{option_name('delimiter')}: expected one ASCII character, such as ';' or '|', or tab,"
-            f" but no quote or line break; got {text!r}"
+            f"{option_name('delimiter')}: expected one ASCII character, such as ';' or '|', tab, or"
+            f" whitespace, but no quote or line break; got {text!r}"
         )
     return text.encode()
 

@@ -39,6 +39,8 @@ from recordmill.transforms.sources.row_formats.text.row_boundaries import (
     Block,
     LargeRow,
     drop_spaces,
+    row_ends,
+    single_spaces,
 )
 from recordmill.transforms.sources.row_formats.text.text_encodings import other_text, to_utf8
 from recordmill.transforms.sources.row_formats.text.text_files import TextFile, quote_rules
@@ -81,13 +83,13 @@ class DelimitedFile:
             below.
         """
         line = self._first_row[0]
-        if not self._shape.columns and line[:4].lower() == b"sep=" and len(line) == 5:
+        if self._has_header and line[:4].lower() == b"sep=" and len(line) == 5:
             raise ConfigError(
                 f"{self._origin.place} begins with a line for Excel, {ascii(line)[1:]}: remove this"
                 f" line, and pass {option_name('delimiter', ascii(line[4:])[1:])} unless it is the"
                 " default"
             )
-        if self._shape.checks_header and not self._shape.columns:
+        if self._shape.checks_header and self._has_header:
             self._refuse_other_text()
             self._refuse_data_as_header()
         return {name: ColumnType() for name in self._names}
@@ -95,7 +97,7 @@ class DelimitedFile:
     def sections(self, size: int = limits.PART_BYTES) -> Iterator[FileSection]:
         """Yield the sections; an empty one for a header without rows, which may be data."""
         self._file.hold()
-        begin = self._file.begin if self._shape.columns else self._first_row[1]
+        begin = self._begin
         if self._shape.columns:
             self._refuse_header()
         elif self._shape.checks_header:
@@ -104,7 +106,7 @@ class DelimitedFile:
         first = next(sections, None)
         if first is not None:
             yield first
-        elif not self._shape.columns and self._first_row[0]:
+        elif self._has_header and self._first_row[0]:
             yield FileSection(begin, begin, 1, 0)
         yield from sections
 
@@ -160,6 +162,8 @@ class DelimitedFile:
         if self._shape.columns:
             return list(self._shape.columns)
         names = self._parse_header(self._first_row[0])
+        if not self._has_header:
+            return [f"c{number}" for number in range(1, len(names) + 1)]
         if len(set(names)) < len(names):
             raise ConfigError(
                 f"{self._origin.place} has duplicate column names: {', '.join(repeated(names))};"
@@ -170,17 +174,18 @@ class DelimitedFile:
     @functools.cached_property
     def _header_line(self) -> bytes:
         """The header in UTF-8, which joined files repeat; empty if equal rows may be data."""
-        if self._shape.columns or len(self._names) < 2 or all(map(_is_number, self._names)):
+        if not self._has_header or len(self._names) < 2 or all(map(_is_number, self._names)):
             return b""
         row = self._first_row[0]
-        if self._file.streamed or self._shape.encoding == UTF8:
-            return row
-        return to_utf8(row, self._shape.encoding)
+        if not self._file.streamed and self._shape.encoding != UTF8:
+            row = to_utf8(row, self._shape.encoding)
+        return single_spaces(row, quotes=self._shape.quotes) if self._shape.runs else row
 
     def _parse_header(self, row: bytes) -> list[str]:
         if not self._file.streamed and self._shape.encoding != UTF8:
             row = to_utf8(row, self._shape.encoding)
         row = row.rstrip(TRAILING + b"\r\n") or row
+        row = single_spaces(row, quotes=self._shape.quotes) if self._shape.runs else row
         if self._shape.quotes:
             row = drop_spaces(row, quote_rules(self._shape))
         with self._origin.parsing():
@@ -189,6 +194,35 @@ class DelimitedFile:
                 parse_options=parse_options(self._shape),
             ).column_names
         return [name.strip() for name in names]
+
+    @property
+    def _has_header(self) -> bool:
+        return self._shape.header_rows > 0
+
+    @functools.cached_property
+    def _begin(self) -> int:
+        """The offset of the first row of data."""
+        if not self._has_header:
+            return self._file.begin
+        at, left = self._first_row[1], self._shape.header_rows - 1
+        for block in self._file.cut(at) if left else ():
+            ends = [block.size] if isinstance(block, LargeRow) else block.ends.tolist()
+            start = 0
+            for end in ends:
+                filled = isinstance(block, LargeRow) or block.data[start:end].strip(b"\r\n")
+                start, left = end, left - bool(filled)
+                if not left:
+                    return at + end
+            at += start
+        return at
+
+    def _single_spaced(self, lines: LineBlock) -> LineBlock:
+        """Return rows with one space between values, if runs of spaces are delimiters."""
+        if not self._shape.runs:
+            return lines
+        data = single_spaces(lines.data, quotes=self._shape.quotes)
+        rules = quote_rules(self._shape) if self._shape.quotes else None
+        return dataclasses.replace(lines, data=data, ends=row_ends(data, rules))
 
     @functools.cached_property
     def _first_row(self) -> tuple[bytes, int]:
@@ -227,7 +261,7 @@ class DelimitedFile:
 
     def rows_at_start(self) -> Iterator[Rows]:
         """Yield the rows from the first one on, as text; for a reader that stops early."""
-        begin = self._file.begin if self._shape.columns else self._first_row[1]
+        begin = self._begin
         start = 0 if self._file.streamed else begin
         yield from self._read_text(FileSection(start, _END, 1, 0), self._names)
 
@@ -246,9 +280,12 @@ class DelimitedFile:
         numbered = [str(number) for number in range(len(names))]  # names may be repeated
         with self._origin.parsing():
             rows = CsvBlockParser(numbered, self._shape).parse(
-                self._file.after_header(self._head_block), numbered
+                self._single_spaced(self._file.after_header(self._head_block)), numbered
             )
-        lines = self._file.first_text.splitlines()[self._shape.skip_rows :]
+        text = self._file.first_text
+        if self._shape.runs:
+            text = single_spaces(text.encode(), quotes=self._shape.quotes).decode()
+        lines = text.splitlines()[self._shape.skip_rows :]
         problem = late_header(names, rows, lines, self._shape) or other_layout(
             names, rows, quotes=self._shape.quotes
         )
@@ -265,21 +302,25 @@ class DelimitedFile:
             )
 
     def _naming(self, count: int) -> str:
-        return f"name the columns with --columns {example_names(count)} ({count} names)"
+        return (
+            f"name the columns with --columns {example_names(count)} ({count} names), or pass"
+            " --header no, which gives them such names"
+        )
 
     def _read_text(self, section: FileSection, names: list[str]) -> Iterator[Rows]:
         """Yield rows with some columns as text, with nulls for missing values."""
         if not section.more:
-            header = self._file.streamed and not self._shape.columns
+            header = self._shape.header_rows if self._file.streamed else 0
             for lines in self._file.lines(section, header=header):
                 yield self._parse(lines, names)
             return
-        for joined in read_joined(section, self._origin):
+        for joined in read_joined(section, self._origin, self._shape.header_rows):
             file = DelimitedFile(joined.origin, self._shape) if joined.first else self
             for lines in joined.lines(self._shape):
                 yield file._parse(lines, names)
 
     def _parse(self, lines: LineBlock, names: list[str]) -> Rows:
+        lines = self._single_spaced(lines)
         if self._header_line:
             lines = lines.reject_header(self._header_line, self._shape.delimiter, _REPEATED_HEADER)
         with self._origin.parsing():

@@ -95,6 +95,12 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
                 f"it has one column, {names[0]!r}, and each row has {spaces} spaces: if spaces"
                 " separate columns, pass --delimiter ' '"
             )
+        parts = {len(text.split()) for text in rows.columns[0].drop_null().to_pylist()}
+        if parts == {len(names[0].split())} != {1}:
+            return (
+                f"it has one column, {names[0]!r}, and each row has {parts.pop()} parts with spaces"
+                " between them: if these are columns, pass --delimiter whitespace"
+            )
     return None
 
 
@@ -110,11 +116,10 @@ def late_header(
     wrong = sum(" column" in bad.why for bad in rows.bad)
     delimiter = file_format.delimiter.decode()
     if names[0] == _LOGGER and len(lines) > _LOGGER_LINES:
-        columns = next(csv.reader([lines[1]], delimiter=delimiter))
         return (
             "it looks like a TOA5 file of a Campbell Scientific logger, whose second line names the"
             " columns, and whose third and fourth describe them: pass --skip-rows"
-            f" {file_format.skip_rows + _LOGGER_LINES} --columns {shlex.quote(list_text(columns))}"
+            f" {file_format.skip_rows + 1} --units-rows {_LOGGER_LINES - 2}"
         )
     others = [one for one in DELIMITERS if one != delimiter and one in "".join(names)]
     one_more = f"expected {len(names)} columns, got {len(names) + 1}"
@@ -149,7 +154,7 @@ def late_header(
 
 def refuse_delimiter(names: Sequence[str], row_format: RowFormat, where: str) -> None:
     """Raise ConfigError if the only column has a delimiter in its name, which the file gives."""
-    if row_format.columns or len(names) != 1:
+    if row_format.columns or row_format.header == "no" or len(names) != 1:
         return
     found = next((one for one in DELIMITERS if one in names[0]), None)
     if found is not None:

@@ -65,17 +65,18 @@ def lines_of(file: TextFile, section: FileSection) -> Iterator[LineBlock]:
     if not section.more:
         yield from file.lines(section)
         return
-    for joined in read_joined(section, file.origin):
+    for joined in read_joined(section, file.origin, file.file_format.header_rows):
         yield from joined.lines(file.file_format)
 
 
-def read_joined(section: FileSection, origin: Origin) -> Iterator[JoinedFiles]:
+def read_joined(section: FileSection, origin: Origin, header_rows: int) -> Iterator[JoinedFiles]:
     """Yield the joined files of a section. A file that is not UTF-8 is not joined with others.
 
     Args:
       section: Section of text files that are not compressed, and not declared as another encoding.
         Each is read to its end.
       origin: Origin of the first file.
+      header_rows: Number of rows before the data of each file.
 
     Raises:
       ChangedInputError: A file has changed since it was listed.
@@ -89,7 +90,7 @@ def read_joined(section: FileSection, origin: Origin) -> Iterator[JoinedFiles]:
             if ends_lines_with_cr(text):
                 text = text.replace(b"\r", b"\n")
             head = text[: part.start].removeprefix(codecs.BOM_UTF8).rstrip(b"\r\n")
-            if b'"' not in head:
+            if b'"' not in head and header_rows == 1:
                 head = head.rpartition(b"\n")[2]  # without the lines before the header
             yield (head, -1 if is_utf8(text) else number), text[part.start : part.end]
 

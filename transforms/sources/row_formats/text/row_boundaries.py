@@ -17,6 +17,11 @@ import numpy.typing as npt
 
 _NEWLINE, _QUOTE, _SPACE = b'\n" '
 
+# The spaces around a line end, at the ends of the data, and inside of a row; or a quoted value.
+_ENDS = rb"[ \t]*(?P<end>\r?\n)[ \t]*|\A[ \t]+|[ \t]+\Z|(?P<run>[ \t]+)"
+_RUNS = re.compile(_ENDS)
+_QUOTED_RUNS = re.compile(rb'(?<![^ \t\n])"(?:[^"]|"")*"|' + _ENDS)
+
 IntArray = npt.NDArray[np.int64]
 
 
@@ -177,6 +182,21 @@ def _last_row(data: bytes, rules: QuoteRules | None) -> Block:
 def _rows_of(positions: IntArray, ends: IntArray) -> IntArray:
     """Return the indices of the rows that contain the positions, without repetition."""
     return np.unique(np.searchsorted(ends, positions, side="right"))
+
+
+def single_spaces(data: bytes, *, quotes: bool) -> bytes:
+    """Return whole rows with a space for each run of spaces and tabs, none at the ends of rows.
+
+    quotes: whether quotes enclose values, in which spaces stay.
+    """
+    pattern = _QUOTED_RUNS if quotes else _RUNS
+
+    def spaced(found: re.Match[bytes]) -> bytes:
+        if found[0][:1] == b'"':
+            return found[0]
+        return found["end"] or b" " * (found["run"] is not None)
+
+    return pattern.sub(spaced, data)
 
 
 def drop_spaces(data: bytes, rules: QuoteRules) -> bytes:

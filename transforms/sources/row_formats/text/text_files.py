@@ -9,6 +9,7 @@ import functools
 import gzip
 import io
 import itertools
+import lzma
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -31,6 +32,7 @@ from recordmill.transforms.sources.row_formats.reading.row_format import (
     FileFormat,
     is_byte_searchable,
 )
+from recordmill.transforms.sources.row_formats.reading.zip_files import open_only_member
 from recordmill.transforms.sources.row_formats.text.line_blocks import (
     LineBlock,
     rejected_rows,
@@ -172,8 +174,8 @@ class TextFile:
             and max(head.count(b"\n"), head.count(b"\r")) < limits.PART_ROWS
         )
 
-    def lines(self, section: FileSection, *, header: bool = False) -> Iterator[LineBlock]:
-        """Yield the rows of a section. header: whether the first row is the header."""
+    def lines(self, section: FileSection, *, header: int = 0) -> Iterator[LineBlock]:
+        """Yield the rows of a section. header: number of rows before the data."""
         number = section.row - header
         self.hold()
         for block in self.cut(section.start, section.end):
@@ -197,8 +199,8 @@ class TextFile:
             yield lines, numbers[np.searchsorted(block.ends, starts, side="right")]
 
     def after_header(self, block: Block) -> LineBlock:
-        """Return the rows of a block after its first one, the header."""
-        return self._valid_lines(block, 0, 1)[0]
+        """Return the rows of a block after the header."""
+        return self._valid_lines(block, 1 - self.file_format.header_rows, 1)[0]
 
     def _numbered(self, begin: int) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the end offsets, int64[n], and row numbers, int64[n + 1], of each block.
@@ -206,8 +208,8 @@ class TextFile:
         The last number is that of the row after the block. A row that does not count, such as a
         blank one, has the number of the next row.
         """
-        # The first row of a streamed file may be its header.
-        number = 0 if self.streamed and self._table and not self.file_format.columns else 1
+        # A streamed file begins with its header.
+        number = 1 - self.file_format.header_rows * (self.streamed and self._table)
         offset = begin
         for block in self.cut(begin):
             self._refuse_open_quote(block, number, offset)
@@ -289,7 +291,7 @@ class TextFile:
     def _blank(self, data: bytes, ends: IntArray) -> npt.NDArray[np.bool_]:
         """Return the mask of rows that are blank or comments, bool[n]."""
         starts = np.append(0, ends[:-1])
-        blanks = b"\r\n" if self._table else _BLANK
+        blanks = b"\r\n" if self._table and not self.file_format.runs else _BLANK
         first = np.frombuffer(data, np.uint8)[starts]
         mask = np.isin(first, np.frombuffer(blanks, np.uint8))
         for row in np.flatnonzero(mask).tolist():
@@ -428,8 +430,14 @@ class TextFile:
                 case "bz2":
                     with bz2.BZ2File(file) as unpacked:
                         yield unpacked
+                case "xz":
+                    with lzma.LZMAFile(file) as unpacked:
+                        yield unpacked
                 case "zst":
                     with pa.CompressedInputStream(file, "zstd") as unpacked:
+                        yield unpacked
+                case "zip":
+                    with open_only_member(file, self.origin.place) as unpacked:
                         yield unpacked
 
 

@@ -35,6 +35,7 @@ from recordmill.transforms.sources.row_formats.reading.row_format import (
     FileFormat,
     RowFormat,
 )
+from recordmill.transforms.sources.row_formats.reading.zip_files import is_zip, only_member
 from recordmill.transforms.sources.row_formats.text.text_files import TextFile
 from recordmill.transforms.sources.row_formats.tfrecords.known_folders import (
     CLASS_NAMES,
@@ -181,6 +182,11 @@ class RowInput:
     def file_format(self, file: File) -> FileFormat:
         """Return the format of a file. Raises ConfigError if neither name nor options give one."""
         name, content = _name(file), None
+        if is_zip(name):
+            origin = self.origin(file)
+            with origin.parsing(), origin.open() as stream:
+                member = only_member(stream, origin.place)
+            return self.format.resolve(file.key, member=member)
         if not self.format.recognizes(name) and is_json(name):
             content = self.origin(file).json_content()
         elif not self.format.recognizes(name) and other_kind(name) is None:

@@ -196,7 +196,8 @@ def _files_with_headers(parts: Iterable[pa.RecordBatch], rows: RowInput) -> Iter
     for block in itertools.chain.from_iterable(iter_blocks(part, rows) for part in parts):
         file = block.files[0]
         if block.section.more:
-            for joined in read_joined(block.section, rows.origin(file)):
+            header_rows = rows.file_format(file).header_rows
+            for joined in read_joined(block.section, rows.origin(file), header_rows):
                 if joined.header not in known:
                     yield block.files[joined.first]
                 known.add(joined.header)
