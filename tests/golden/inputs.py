@@ -210,7 +210,7 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits keypoints.json"
+    "coco-splits keypoints.json hub-boxes"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -266,6 +266,16 @@ def _annotated(root: pathlib.Path) -> None:
     persons = [{**one, "keypoints": points} for one in found["categories"][:2]]
     more = {"annotations": pointed, "categories": [*persons, found["categories"][2]]}
     put(root / "keypoints.json", json.dumps({**found, **more}))
+    for split, part in (("train", range(6)), ("test", range(6, 10))):
+        lines = []
+        for number in part:
+            name = f"{number:02}.png"
+            put(root / f"hub-boxes/{split}/{name}", (root / "coco" / name).read_bytes())
+            some = annotated[name][1][: number % 3]
+            boxes = [one["bbox"] for one in some]
+            kinds = [one["category_id"] - 1 for one in some]
+            lines.append({"file_name": name, "objects": {"bbox": boxes, "category": kinds}})
+        put(root / f"hub-boxes/{split}/metadata.jsonl", "\n".join(map(json.dumps, lines)))
     for number, split in enumerate(("train", "valid")):
         one = {f"{n}.png": annotated[f"{4 * number + n:02}.png"] for n in range(4)}
         for n, name in enumerate(one):

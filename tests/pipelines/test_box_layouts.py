@@ -366,3 +366,100 @@ def test_invalid_keypoints_reject_their_image(points, why, tmp_path):
     (detail,) = details(made).values()
     assert detail.startswith("a.json: annotations[0]: expected 'keypoints'")
     assert why in detail
+
+
+def hub(*rows):
+    return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+
+
+_CARD = """---
+dataset_info:
+  features:
+  - name: objects
+    sequence:
+    - name: bbox
+      sequence: float32
+    - name: category
+      dtype:
+        class_label:
+          names:
+            '0': cat
+            '1': dog
+---
+# Boxes
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "labels"),
+    [({}, ("0", "1")), ({"README.md": _CARD}, ("cat", "dog"))],
+    ids=["numbers", "names"],
+)
+def test_metadata_of_the_hub_holds_boxes(more, labels, tmp_path):
+    one = {"file_name": "0.png", "objects": {"bbox": [[10, 6, 20, 18]], "category": [1], "id": [7]}}
+    other = {"file_name": "0.png", "objects": [{"bbox": [20, 6.5, 20, 24], "category": 0}]}
+    files = {"train/0.png": "", "train/1.png": "", "test/0.png": "", **more}
+    files["train/metadata.jsonl"] = hub(one, {"file_name": "1.png", "objects": None})
+    files["test/metadata.jsonl"] = hub(other)
+    root = put(tmp_path / "in", files)
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    assert found(made)[0] == {
+        "train/0.png": [(labels[1], (10, 6, 30, 24))],
+        "train/1.png": [],
+        "test/0.png": [(labels[0], (20, 6.5, 40, 30.5))],
+    }
+    assert made.manifest.labels == labels
+
+
+@pytest.mark.parametrize(
+    ("row", "key", "why"),
+    [
+        ("{", "metadata.jsonl#2", "expected a JSON object with a 'file_name'"),
+        ({"text": "x"}, "metadata.jsonl#2", "expected a JSON object with a 'file_name'"),
+        ({"objects": 3}, "1.png", "metadata.jsonl: line 2: expected 'objects' with 'bbox', got 3"),
+        ({"objects": [3]}, "1.png", "expected 'objects' with 'bbox', got [3]"),
+        (
+            {"objects": {"bbox": [[1, 2, 3, 4]], "category": []}},
+            *("1.png", "metadata.jsonl: line 2: 1 boxes in 'bbox', but 0 in 'category'"),
+        ),
+        (
+            {"objects": {"bbox": [[1, 2, 3]], "category": [0]}},
+            *("1.png", "expected a 'bbox' of [x, y, width, height], got [1, 2, 3]"),
+        ),
+        (
+            {"objects": {"bbox": [[1, 2, -3, 4]], "category": [0]}},
+            *("1.png", "expected a 'bbox' of [x, y, width, height], got [1, 2, -3, 4]"),
+        ),
+        (
+            {"objects": {"bbox": [[1, 2, 3, 4]], "category": [7]}},
+            *("1.png", "line 2: expected a category 0 to 1, got 7"),
+        ),
+        (
+            {"objects": {"bbox": [[1, 2, 3, 4]], "category": [None]}},
+            *("1.png", "expected a category as a number or a text of one line, got None"),
+        ),
+        (
+            {"file_name": "0.png"},
+            "0.png",
+            "metadata.jsonl: line 2: another line names '0.png', too",
+        ),
+    ],
+)
+def test_invalid_metadata_of_the_hub_is_rejected(row, key, why, tmp_path):
+    good = {"file_name": "0.png", "objects": {"bbox": [[10, 6, 20, 18]], "category": [1]}}
+    named = row if isinstance(row, str) or "text" in row else {"file_name": "1.png", **row}
+    files = {"0.png": "", "1.png": "", "metadata.jsonl": hub(good, named), "README.md": _CARD}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--max-reject-fraction", 1)
+    found = details(make(tmp_path / "out", *given, "--unannotated", "keep", *_WHOLE))
+    assert list(found) == [key]
+    assert why in found[key]
+
+
+def test_a_listing_with_boxes_names_the_option_that_reads_them(tmp_path, capsys):
+    one = {"file_name": "0.png", "objects": {"bbox": [[10, 6, 20, 18]], "category": [1]}}
+    root = put(tmp_path / "in", {"0.png": "", "metadata.jsonl": hub(one)})
+    given = ("--input", root / "metadata.jsonl", "--output", tmp_path / "out")
+    assert images(*given) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "from the metadata.jsonl beside the images, with --annotations and the folder" in error

@@ -142,13 +142,23 @@ def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> Con
     if len(fields) == 1:
         return ConfigError(
             f"column {fields[0].name!r} has type {fields[0].type}: {expected}; {convert} it, or"
-            f" drop it with {option_name('drop_columns')}"
+            f" drop it with {option_name('drop_columns')}{_advice_on_boxes(fields[0].name)}"
         )
     shown = ", ".join(f"{field.name!r} ({field.type})" for field in fields)
     names = shlex.quote(list_text(field.name for field in fields))
     return ConfigError(
         f"the types of {len(fields)} columns are not supported: {shown}; {expected}; {convert}"
         f" them, or drop them with {option_name('drop_columns', names)}"
+    )
+
+
+def _advice_on_boxes(name: str) -> str:
+    """Return how to read boxes of the Hugging Face hub, if a column has their name."""
+    if name.rpartition(".")[2] != "bbox":
+        return ""
+    return (
+        "; boxes of images are read from the metadata.jsonl beside the images, with"
+        f" {option_name('annotations')} and the folder of both as {option_name('input')}"
     )
 
 

@@ -42,10 +42,11 @@ class AnnotationsConfig(CommonConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="PATH,...",
-        help="Boxes or captions: COCO JSON files or a folder of them, a folder of Pascal VOC XML"
-        " files or of YOLO txt files, or a CSV file of boxes.",
+        help="Boxes or captions: COCO JSON files or metadata.jsonl of the Hugging Face hub, or a"
+        " folder of them; a folder of Pascal VOC XML files or of YOLO txt files; or a CSV file of"
+        " boxes.",
     )
-    annotation_format: Literal["auto", "coco", "voc", "yolo", "csv"] = option(
+    annotation_format: Literal["auto", "coco", "voc", "yolo", "hub", "csv"] = option(
         "auto",
         help="Format of --annotations; auto goes by the file names.",
     )

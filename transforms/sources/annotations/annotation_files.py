@@ -7,6 +7,7 @@ and the last row and column are part of the box).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -267,6 +268,41 @@ def list_annotations(folder: Location, end: str) -> ListedAnnotations:
         )
     names = [file.key.rpartition(".")[0] for file in files]
     return ListedAnnotations({"files": files, "names": names, "rejects": rejects}, others)
+
+
+def distinct_folders(files: Sequence[Location]) -> list[str]:
+    """Return the ends of the paths of the folders around files, long enough to differ.
+
+    They are empty if all files are in one folder.
+    """
+    folders = [file.parent.path.strip("/").split("/") for file in files]
+    count = len({*map(tuple, folders)})
+    if count == 1:
+        return [""] * len(files)
+    least = next(
+        n for n in itertools.count(1) if len({tuple(one[-n:]) for one in folders}) == count
+    )
+    return ["/".join(one[-least:]) for one in folders]
+
+
+def files_of(place: Location, end: str) -> list[Location]:
+    """Return a file, or the files in a folder and those below it whose names end so.
+
+    Raises:
+      ConfigError: a folder has none.
+    """
+    if not place.is_dir():
+        return [place]
+    found = [
+        Location.parse(item.path)
+        for item in walk(place, skipped_among_media, depth=1)
+        if isinstance(item, File) and item.key.lower().endswith(end)
+    ]
+    if not found:
+        raise ConfigError(
+            f"{option_name('annotations')}: found no {end} file in {place}: check the path"
+        )
+    return found
 
 
 def is_out_of_range(fractions: Iterable[float]) -> bool:

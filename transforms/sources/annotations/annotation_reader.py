@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
@@ -19,14 +18,16 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
+from recordmill.transforms.sources.annotations.hub_metadata import NAME, read_metadata
 from recordmill.transforms.sources.annotations.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
-AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "csv"]
+AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "hub", "csv"]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
+    "jsonl": "hub",
     "csv": "csv",
 }
 
@@ -110,7 +111,7 @@ class Annotations:
                 f"{option_name('decimal', self.decimal)}: applies to CSV, and"
                 f" {option_name('annotations')} are of {found}: leave the option out"
             )
-        if found != "coco" and len(self.places) > 1:
+        if not _TRAITS[found].several and len(self.places) > 1:
             raise ConfigError(
                 f"{option_name('annotations')}: expected one path for {found}, got"
                 f" {len(self.places)}"
@@ -131,19 +132,20 @@ class _Traits(NamedTuple):
     Attributes:
       open: Opens annotations.
       in_folder: Whether annotations are the files of a folder; None if both are possible.
+      several: Whether several places may be given.
       fractions: Whether numbers are fractions of the width and the height.
       polygons: Whether objects may have polygons.
     """
 
     open: Callable[[Annotations], AnnotationReader]
     in_folder: bool | None
+    several: bool = False
     fractions: bool = False
     polygons: bool = False
 
 
 def _open_coco(given: Annotations) -> AnnotationReader:
-    nested = (coco_files(one) if one.is_dir() else [one] for one in given.places)
-    files = [*itertools.chain.from_iterable(nested)]
+    files = [file for place in given.places for file in coco_files(place)]
     return read_coco(files, segmentation=given.segmentation, image_ids=given.image_ids)
 
 
@@ -155,15 +157,20 @@ def _open_yolo(given: Annotations) -> AnnotationReader:
     return open_yolo(given.places[0], given.classes, polygons=given.polygons)
 
 
+def _open_hub(given: Annotations) -> AnnotationReader:
+    return read_metadata(given.places, given.classes)
+
+
 def _open_csv(given: Annotations) -> AnnotationReader:
     fractions = given.units == "fractions"
     return read_boxes(given.places[0], fractions=fractions, decimal=given.decimal)
 
 
 _TRAITS: Mapping[AnnotationFormat, _Traits] = {
-    "coco": _Traits(_open_coco, in_folder=None, polygons=True),
+    "coco": _Traits(_open_coco, in_folder=None, several=True, polygons=True),
     "voc": _Traits(_open_voc, in_folder=True),
     "yolo": _Traits(_open_yolo, in_folder=True, fractions=True, polygons=True),
+    "hub": _Traits(_open_hub, in_folder=None, several=True),
     "csv": _Traits(_open_csv, in_folder=False),
 }
 
@@ -171,7 +178,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
 def guess_format(place: Location) -> AnnotationFormat:
     """Return the format of annotations, by the extension of a file, or of the files in a folder.
 
-    A folder without .xml and .txt files may hold files of COCO.
+    A folder without .xml and .txt files may hold files of COCO, or of the Hugging Face hub.
 
     Raises:
       ConfigError: no extension is that of annotations, or the folder holds two formats.
@@ -183,11 +190,13 @@ def guess_format(place: Location) -> AnnotationFormat:
     else:
         counts: Counter[AnnotationFormat] = Counter()
         documents: list[Location] = []
+        has_metadata = False
         for finding in walk(place, skipped_among_media, depth=1):
             if isinstance(finding, File):
                 by_name = format_by_name(finding.key.rpartition("/")[2])
                 counts.update([] if by_name is None else [by_name])
                 is_json = finding.key.lower().endswith(".json")
+                has_metadata = has_metadata or finding.key.rpartition("/")[2] == NAME
                 documents += [Location.parse(finding.path)] if is_json else []
         if counts:
             (most, count), *others = counts.most_common()
@@ -200,7 +209,10 @@ def guess_format(place: Location) -> AnnotationFormat:
             return most
         if any(map(is_coco, documents)):
             return "coco"
+        if has_metadata:
+            return "hub"
     raise ConfigError(
-        f"{option_name('annotations', place)}: expected a .json or .csv file, or a folder of"
-        f" .json, .xml or .txt files; name the format with {option_name('annotation_format')}"
+        f"{option_name('annotations', place)}: expected a .json, .jsonl or .csv file, or a"
+        " folder of .json, .jsonl, .xml or .txt files; name the format with"
+        f" {option_name('annotation_format')}"
     )

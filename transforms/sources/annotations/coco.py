@@ -45,12 +45,14 @@ from recordmill.transforms.model.annotations import (
     sides_array,
     strings,
 )
-from recordmill.transforms.sources.annotations.annotation_files import is_out_of_range
+from recordmill.transforms.sources.annotations.annotation_files import (
+    distinct_folders,
+    files_of,
+    is_out_of_range,
+)
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
 from recordmill.transforms.sources.annotations.json_members import iter_members
-from recordmill.transforms.sources.files.skipped_names import skipped_among_media
-from recordmill.transforms.sources.files.walks import File, walk
 from recordmill.transforms.sources.folders.path_names import file_split
 
 # Fields of an annotation that are read, or that repeat other parts of the file.
@@ -78,24 +80,9 @@ def read_coco(
       ConfigError: a file is invalid; the message names the file and the entry.
     """
     parser = _CocoParser(segmentation=segmentation, image_ids=image_ids)
-    for file, folder in zip(files, _distinct_folders(files), strict=True):
+    for file, folder in zip(files, distinct_folders(files), strict=True):
         parser.read(file, folder)
     return parser.result()
-
-
-def _distinct_folders(files: Sequence[Location]) -> list[str]:
-    """Return the ends of the paths of the folders around files, long enough to differ.
-
-    They are empty if all files are in one folder.
-    """
-    folders = [file.parent.path.strip("/").split("/") for file in files]
-    count = len({*map(tuple, folders)})
-    if count == 1:
-        return [""] * len(files)
-    least = next(
-        n for n in itertools.count(1) if len({tuple(one[-n:]) for one in folders}) == count
-    )
-    return ["/".join(one[-least:]) for one in folders]
 
 
 def _lie_beside(file: Location) -> bool:
@@ -447,21 +434,16 @@ def _box_error(given: Any) -> ValueError:
     return ValueError(f"expected a 'bbox' of [x, y, width, height], got {_shown(given)}")
 
 
-def coco_files(folder: Location) -> list[Location]:
-    """Return the files of COCO in a folder and those below it, by their beginning.
+def coco_files(place: Location) -> list[Location]:
+    """Return a file, or the files of COCO in a folder and those below it, by their beginning.
 
     Raises:
       ConfigError: there are none.
     """
-    found = [
-        Location.parse(item.path)
-        for item in walk(folder, skipped_among_media, depth=1)
-        if isinstance(item, File) and item.key.lower().endswith(".json")
-    ]
-    found = [file for file in found if is_coco(file)]
-    if not found:
+    found = files_of(place, ".json")
+    if place.is_dir() and not (found := [file for file in found if is_coco(file)]):
         raise ConfigError(
-            f"{option_name('annotations')}: found no JSON file of COCO in {folder}: check the path"
+            f"{option_name('annotations')}: found no JSON file of COCO in {place}: check the path"
         )
     return found
 
