@@ -75,8 +75,10 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
 
 def data_type(config: ImagesConfig) -> DataType:
     """Return the source, check and encoder of images."""
-    # Annotations give the classes.
-    unlabelled: Unlabelled = "keep" if config.annotations else config.unlabelled
+    # Annotations give the classes; masks do, if the input holds them beside the images.
+    beside_masks = config.mask_places().inside
+    keep = bool(config.annotations) or beside_masks is not None
+    unlabelled: Unlabelled = "keep" if keep else config.unlabelled
     companions: list[Companion] = (
         [] if config.annotations else ["annotations", "sidecars", "tables"]
     )
@@ -89,6 +91,7 @@ def data_type(config: ImagesConfig) -> DataType:
         unlabelled=unlabelled,
         raw="images",
         companions=companions,
+        masks=beside_masks,
     )
     pixels = None if files.records is None else files.records.pixels
     has_boxes = bool(config.annotations) or (pixels is not None and pixels.has_objects)
@@ -96,7 +99,6 @@ def data_type(config: ImagesConfig) -> DataType:
     options = config.images.make()
     masks = config.mask_options(held_masks)
     joined = _with_annotations(config, files, masks)
-    inputs = [one.path for one in config.inputs.paths]
     names = config.mask_names(held_masks)
     probe = config.probe == "header" or (config.probe == "auto" and config.changes_counts)
     encoder = ImageEncoder(
@@ -104,7 +106,7 @@ def data_type(config: ImagesConfig) -> DataType:
         one_hot_label=config.one_hot_label,
         augment=config.augment,
         augment_all=config.augment_all,
-        unlabelled=has_boxes or config.unlabelled == "keep",
+        unlabelled=has_boxes or unlabelled == "keep",
         objects=object_options(config, pixels),
         classed=config.image_class_rule(has_boxes=has_boxes) is not None,
         feature_set=config.feature_set,
@@ -112,7 +114,7 @@ def data_type(config: ImagesConfig) -> DataType:
     )
     return DataType(
         name="images",
-        source=masked(config, joined, inputs=inputs, limits=options),
+        source=masked(config, joined, limits=options),
         encoder=encoder,
         check=encoder.row_check(balanced=probe),
         analysis=encoder.analysis,

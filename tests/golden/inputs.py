@@ -187,10 +187,10 @@ def _scans(root: pathlib.Path) -> None:
         put(root / f"scans/{'ab'[number % 2]}/{number}.png", png(Image.fromarray(pixels)))
 
 
-@makes("masks odd-masks classes.txt masked")
+@makes("masks odd-masks classes.txt masked camvid pascal")
 def _masks(root: pathlib.Path) -> None:
     """Masks of the photos; some of which one is missing and one has another size; and images
-    beside their masks.
+    beside their masks, by suffix, by folder and split, and by folder with masks of colours.
     """
     put(root / "classes.txt", "background\none\ntwo\nthree\n")
     names = _photo_names()
@@ -205,6 +205,14 @@ def _masks(root: pathlib.Path) -> None:
         ids = shapes(number, (40, 30))
         put(root / f"masked/{number}.png", png(painted(ids)))
         put(root / f"masked/{number}_mask.png", png(Image.fromarray(ids)))
+        split, name = ("train", "val", "test")[number % 3], f"{number // 3}.png"
+        put(root / f"camvid/{split}/{name}", png(painted(ids)))
+        put(root / f"camvid/{split}annot/{name}", png(Image.fromarray(ids)))
+        put(root / f"pascal/JPEGImages/{number}.png", png(painted(ids)))
+        for folder in ("SegmentationClass", "SegmentationObject"):
+            put(root / f"pascal/{folder}/{number}.png", png(painted(ids)))
+    colours = "sky:0,0,0::\nroad:255,0,0::\ncar:0,255,0::\nbus:0,0,255::\n"
+    put(root / "pascal/labelmap.txt", f"# label:color_rgb:parts:actions\n{colours}")
 
 
 @makes(

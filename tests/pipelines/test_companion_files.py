@@ -62,8 +62,7 @@ def test_a_folder_of_masks(folder):
     assert notes(folder) == {
         "masks": [
             "3 files of the dataset look like masks of others, such as masks/0.png of"
-            f" images/0.png: --masks {folder}/masks, with the other folders as --input, reads them"
-            " as masks"
+            f" images/0.png: --masks {folder} reads them as masks"
         ]
     }
     make_picture(folder / "images" / "3.png", 3)

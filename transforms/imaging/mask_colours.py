@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 _IGNORE = "ignore"  # name of colours without a class
 _NUMBER = re.compile(r"\d{1,3}")
+_OF_CVAT = re.compile(r"(?P<name>[^:]+):(?P<levels>\d+,\d+,\d+):[^:]*:[^:]*")  # labelmap.txt
 _LEVELS = re.compile(r"[\d.]+[\s,]+[\d.]+[\s,]+[\d.]+")  # right or wrong, no header has them
 
 
@@ -34,7 +35,7 @@ def parse_colours(text: str) -> MaskColours:
     """Parse a line of three levels and optionally a name, on either side, for each class.
 
     Spaces, tabs or commas separate them. A first line without levels is a header. The name
-    `ignore` stands for colours without a class.
+    `ignore` stands for colours without a class. Lines NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
 
     Raises:
         ValueError: a line has no three levels, a colour comes twice, or only some have names.
@@ -73,6 +74,8 @@ def parse_colours(text: str) -> MaskColours:
 
 def _parse_line(line: str) -> tuple[tuple[int, int, int], str] | None:
     """Return the colour and the name (empty without one) of a line, None if it has no colour."""
+    if found := _OF_CVAT.fullmatch(line.strip()):
+        line = f"{found['levels']},{found['name'].replace(',', ' ')}"
     separator = "," if "," in line else None
     parts = [part.strip() for part in line.split(separator)]
     for levels, rest in ((parts[:3], parts[3:]), (parts[-3:], parts[:-3])):

@@ -48,6 +48,7 @@ def files_of(
     labelled: bool = True,
     raw: Files | None = None,
     companions: Sequence[Companion] = ("sidecars", "tables"),
+    masks: tuple[str, ...] | None = None,
 ) -> MediaFiles:
     """Return the source of the files of --input.
 
@@ -59,6 +60,7 @@ def files_of(
       labelled: Whether folders or listings give labels.
       raw: Kind of file as which raw arrays in TFRecords are read; None if they are not.
       companions: Kinds of files in a folder for which notes are made.
+      masks: Folders of masks in the input, as in `FileTree`.
 
     Raises:
       ConfigError: An option does not apply to the input, or the input cannot be used.
@@ -89,6 +91,7 @@ def files_of(
         leave_out=leave_out,
         **path_labels(config, labelled=labelled),
         companions=companions,
+        masks=masks,
         segments=given if columns else None,
         worker_limits=config.worker_limits,
         path_column=config.path_column,

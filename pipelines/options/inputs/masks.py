@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.option_files import read_names, read_option_file
+from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.storage.files import Location
@@ -16,11 +17,31 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_colours import MaskColours, parse_colours
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model.source import Source
+from recordmill.transforms.sources.files.walks import split_pattern
+from recordmill.transforms.sources.folders.role_folders import folder_of_masks
 
 if TYPE_CHECKING:
     from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
 MASKS = Group(37, "Masks", shapes_bytes=True)
+
+
+class MaskPlaces(NamedTuple):
+    """Locations of masks, and their relation to the inputs.
+
+    Attributes:
+      places: Folders, patterns of folders, or archives.
+      searched: Those that hold an input, or are one.
+      inside: Names of folders of masks in the inputs, beside usual names; None if there are none.
+      among_images: Whether masks may be in the folders of the images, by their suffix.
+      is_input: Whether the only place is the only input.
+    """
+
+    places: tuple[Location, ...]
+    searched: tuple[Location, ...]
+    inside: tuple[str, ...] | None
+    among_images: bool
+    is_input: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,12 +50,15 @@ class MasksConfig(CommonConfig):
 
     HEADING: ClassVar[Group] = MASKS
 
-    masks: str | None = option(
-        None,
+    masks: tuple[str, ...] = option(
+        (),
         shapes_bytes=False,
+        parse=values.each(str),
+        repeat=True,
         metavar="FOLDER",
         help="Masks of class ids, one per image, with its relative path and name: PNG; also GIF,"
-        " BMP, TIFF.",
+        " BMP, TIFF. A folder, a pattern of folders, or the folder of --input, if it also holds"
+        " folders with usual names for masks.",
     )
     mask_suffix: str | None = option(
         None,
@@ -82,7 +106,7 @@ class MasksConfig(CommonConfig):
         Raises:
           ConfigError: an option is invalid.
         """
-        if self.masks is None and pixels is None:
+        if not self.masks and pixels is None:
             return None
         depth = (pixels.mask_depth if pixels is not None else None) or 8
         colours = self._colours()
@@ -127,59 +151,88 @@ class MasksConfig(CommonConfig):
         if colours is not None:
             found["mask_colours"] = repr(colours)
         hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in found.items()}
-        return hashed if self.masks is not None or pixels is not None else {}
+        return hashed if self.masks or pixels is not None else {}
+
+    def mask_places(self) -> MaskPlaces:
+        """Return the locations of masks. Raises ConfigError if one is invalid."""
+        try:
+            places = tuple(map(Location.parse, self.masks))
+        except ConfigError as error:
+            raise ConfigError(f"--masks: {error}") from error
+        inputs = [Location.parse(one.path) for one in self.input]
+        roots = [(split_pattern(one) or [one])[0] for one in inputs] if places else []
+        searched, inside, among = [], [], False
+        for place in places:
+            if not any(_is_in(place, root) or _is_in(root, place) for root in roots):
+                continue
+            if self.mask_suffix is None and any(_is_in(root, place) for root in roots):
+                searched.append(place)
+            elif self.mask_suffix is None or folder_of_masks(place.name) is not None:
+                inside.append(place.name)
+            else:
+                among = among or any(_is_in(place, root) for root in roots)
+        return MaskPlaces(
+            places=places,
+            searched=tuple(searched),
+            inside=tuple(inside) if inside or searched else None,
+            among_images=among,
+            is_input=places == tuple(inputs),
+        )
+
+    @functools.cached_property
+    def colours_beside(self) -> str | None:
+        """Location of the colours beside masks of colours, if no option gives their meaning."""
+        given = (self.mask_colours, self.mask_labels, self.mask["mask_values"])
+        if not self.masks or any(one is not None for one in given):
+            return None
+        from recordmill.transforms.sources.annotations.mask_files import find_colours
+
+        found = self.mask_places()
+        place = find_colours(found.places, found.searched)
+        return None if place is None else str(place)
 
     def _colours(self) -> MaskColours | None:
-        if self.mask_colours is None:
+        path = self.mask_colours or self.colours_beside
+        if path is None:
             return None
         try:
-            return parse_colours(read_option_file("--mask-colours", self.mask_colours))
+            return parse_colours(read_option_file("--mask-colours", path))
         except ConfigError:
             raise
         except ValueError as error:
-            raise ConfigError(f"--mask-colours {self.mask_colours}: {error}") from error
+            raise ConfigError(f"--mask-colours {path}: {error}") from error
 
 
-def masked(
-    config: MasksConfig, files: Source, *, inputs: Sequence[str], limits: ImageOptions
-) -> Source:
+def masked(config: MasksConfig, files: Source, *, limits: ImageOptions) -> Source:
     """Return a source of the same files with their masks; unchanged without masks.
 
-    inputs: places of the images. limits: for `max_pixels`.
+    limits: for `max_pixels`.
 
     Raises:
-      ConfigError: the masks are among the images, and have no suffix.
+      ConfigError: the location of the masks is invalid.
     """
     options = config.mask_options()
-    if config.masks is None or options is None:
+    if not config.masks or options is None:
         return files
     # Imported here: only inputs with --masks need these modules.
     from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles, Wording
-    from recordmill.transforms.sources.annotations.mask_files import MaskFolder
+    from recordmill.transforms.sources.annotations.mask_files import MaskFolders
 
-    try:
-        place = Location.parse(config.masks)
-    except ConfigError as error:
-        raise ConfigError(f"--masks: {error}") from error
-    around = [one for one in inputs if _is_in(place, Location.parse(one))]
-    if around and config.mask_suffix is None:
-        raise ConfigError(
-            f"--masks {config.masks} is in --input {around[0]}, so masks would be taken for images:"
-            " pass the folder of the images alone as --input, or, if masks are beside their images"
-            " and have a suffix, --mask-suffix"
-        )
-    folder = MaskFolder(
-        place=place,
+    found = config.mask_places()
+    folders = MaskFolders(
+        places=found.places,
         suffix=config.mask_suffix,
         options=options,
         limits=limits.of_masks,
-        among_images=bool(around),
-        is_input=[str(Location.parse(one)) for one in inputs] == [str(place)],
+        searched=found.searched,
+        among_images=found.among_images,
+        is_input=found.is_input,
+        colours_from=config.colours_beside,
     )
     return AnnotatedFiles(
         files=files,
-        open_annotations=folder,
-        where=place.name,
+        open_annotations=folders,
+        where=folders.where,
         wording=Wording(
             option="--masks",
             keep="--unmasked",
@@ -193,4 +246,5 @@ def masked(
 
 
 def _is_in(place: Location, folder: Location) -> bool:
-    return str(place) == str(folder) or str(place).startswith(f"{str(folder).rstrip('/')}/")
+    same_store = (place.root, place.query) == (folder.root, folder.query)
+    return same_store and f"{place.path}/".startswith(f"{folder.path.rstrip('/')}/")

@@ -417,7 +417,7 @@ def test_masks_beside_their_images_are_no_images(tmp_path, capfd):
         write(tmp_path, f"all/{name}_mask.png", png(Image.fromarray(ids)))
     arguments = ("--input", tmp_path / "all", "--masks", tmp_path / "all", *SPLIT)
     assert images("--output", tmp_path / "none", *arguments) == 2
-    assert "masks would be taken for images" in capfd.readouterr().err
+    assert "no folder in it has a usual name for masks" in capfd.readouterr().err
     made = make(tmp_path / "out", *arguments, "--mask-suffix", "_mask")
     assert {key for key, _ in made.examples()} == {"a.png", "b.png", "c.png"}
     assert made.manifest.ledger.inputs.filtered == 3

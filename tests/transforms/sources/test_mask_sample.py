@@ -11,7 +11,7 @@ from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
-from recordmill.transforms.sources.annotations.mask_files import MaskFolder
+from recordmill.transforms.sources.annotations.mask_files import MaskFolders
 from tests.image_runs import make
 from tests.painted_masks import png, shapes, write
 from tests.tfrecord_inputs import write_records
@@ -66,8 +66,8 @@ def check(folder, masks, **options):
     for number, mask in enumerate(masks):
         write(folder, f"masks/{number:02}.png", png(mask))
     place = Location.parse(str(folder / "masks"))
-    return MaskFolder(
-        place=place, suffix=None, options=MaskOptions(**options), limits=ImageOptions()
+    return MaskFolders(
+        places=(place,), suffix=None, options=MaskOptions(**options), limits=ImageOptions()
     )().notes
 
 

@@ -31,6 +31,7 @@ class AnnotationReader(abc.ABC):
       folder_is_known: Whether the name of the folder is a usual one for annotations.
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
+      beside_images: Whether names lack folders such as `images`, beside which the annotations are.
     """
 
     names: Sequence[str]
@@ -44,6 +45,7 @@ class AnnotationReader(abc.ABC):
     folder_is_known: bool = False
     paths: pa.Array | None = None
     keys: Collection[str] = ()
+    beside_images: bool = False
 
     @property
     @abc.abstractmethod

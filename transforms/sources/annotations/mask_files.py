@@ -1,4 +1,4 @@
-"""Masks of class ids: a folder of files that are named as the images."""
+"""Masks of class ids: folders of files that are named as the images."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reject
+from recordmill.errors import ConfigError, RecordError, Reject
 from recordmill.notes import count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
+from recordmill.transforms.imaging.class_masks import stored_mask
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
@@ -18,30 +20,49 @@ from recordmill.transforms.model.annotations import MASK_COLUMNS
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.mask_sample import check_mask_sample
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.other_kinds import archive_stem, is_archive
-from recordmill.transforms.sources.folders.companions import MASK_FOLDERS, MASK_SUFFIXES
-from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.walks import File, find_folders, walk
+from recordmill.transforms.sources.folders.companions import MASK_SUFFIXES
+from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree, may_be
+from recordmill.transforms.sources.folders.role_folders import (
+    folder_of_masks,
+    is_image_folder,
+    path_of_image,
+)
 
+_COLOUR_FILES = ("labelmap.txt", "label_colors.txt")  # of CVAT, for Pascal VOC and CamVid
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskFolder:
-    """Location of masks; calling it lists them.
+class MaskFolders:
+    """Locations of masks; calling it lists them.
 
-    place: a folder, or an archive. suffix: end of the stem of every mask after that of its image,
-        or "END=SUFFIX", if it is instead of the end of the image's; None accepts none, or a usual
-        one that all masks have. among_images: the folder may be among the images. is_input: it is
-        the only input, so that masks have the same keys among the images.
+    places: folders, patterns of folders, or archives. suffix: end of the stem of every mask after
+        that of its image, or "END=SUFFIX", if it is instead of the end of the image's; None accepts
+        none, or a usual one that all masks have. searched: those of the places that hold images,
+        too; only folders in them with a usual name for masks are read. among_images: masks may be
+        in the folders of the images. is_input: the only place is the only input, so that masks have
+        the same keys among the images.
     options: as the masks will be decoded; a sample is checked. limits: for `max_pixels`.
+    colours_from: file beside the masks that names the colours in them, if no option names it.
     """
 
-    place: Location
+    places: tuple[Location, ...]
     suffix: str | None
     options: MaskOptions
     limits: ImageOptions
+    searched: tuple[Location, ...] = ()
     among_images: bool = False
     is_input: bool = False
+    colours_from: str | None = None
+
+    @property
+    def where(self) -> str:
+        """Names of the places, for messages."""
+        return ", ".join(place.name for place in self.places)
 
     def __call__(self) -> AnnotationTable:
         """List the masks.
@@ -49,16 +70,10 @@ class MaskFolder:
         Raises:
           ConfigError: there are none, two have the same stem, or the options do not fit them.
         """
-        if not self.place.exists():
-            raise ConfigError(
-                f"{option_name('masks')}: {self.place} does not exist: check the path"
-            )
-        if not self.place.is_dir() and not is_archive(self.place.name):
-            raise ConfigError(
-                f"{option_name('masks')}: expected a folder or an archive, got {self.place}"
-            )
+        places = [one for place in self.places for one in _matching(place)]
+        inputs = Inputs(paths=tuple(InputPath(str(one)) for one in places), split_from="none")
         tree = FileTree(
-            input=Inputs(paths=(InputPath(str(self.place)),), split_from="none"),
+            input=inputs,
             unlabelled="keep",
             leave_out=NOT_IMAGES,
             labelled=False,
@@ -67,6 +82,7 @@ class MaskFolder:
         keys: list[str] = []
         parts: list[pa.RecordBatch] = []
         try:
+            roots = find_roots(inputs, archives=True)
             for part in tree.scan():
                 rejects += part.rejects
                 if part.rows is not None:
@@ -76,39 +92,72 @@ class MaskFolder:
             raise ConfigError(f"{option_name('masks')}: {error}") from error
         columns = pa.Table.from_batches(parts).combine_chunks().to_batches()
         references = pa.record_batch(columns[0].columns, schema=MASK_COLUMNS)
-        names = [_stem(key) for key in keys]
-        if self.suffix is not None:  # other files of the folder are no masks
+        named = [(n, name) for n, key in enumerate(keys) if (name := self._name(key, roots))]
+        if not named:
+            (place, *_) = self.searched
+            raise ConfigError(
+                f"{option_name('masks', place)} holds the images, too, and no folder in it has a"
+                " usual name for masks, such as masks, labels or trainannot: name the folders of"
+                f" the masks, as in {option_name('masks')} '{place}/*/NAME', or, if masks are"
+                f" beside their images and have a suffix, add {option_name('mask_suffix')}"
+            )
+        if self.suffix is not None:  # other files of the folders are no masks
             end = self.suffix.rpartition("=")[2]
-            kept = [n for n, name in enumerate(names) if name.endswith(end)]
-            if not kept:
+            named = [(n, name) for n, name in named if name.endswith(end)]
+            if not named:
                 raise ConfigError(
-                    f"{option_name('mask_suffix', self.suffix)}: no name in {self.place} ends in it"
-                    f" before the extension; they are such as {keys[0]!r}"
+                    f"{option_name('mask_suffix', self.suffix)}: no name in {self._given} ends in"
+                    f" it before the extension; they are such as {keys[0]!r}"
                 )
-            keys, names = [keys[n] for n in kept], [names[n] for n in kept]
-            references = references.take(pa.array(kept, pa.int64()))
+        if len(named) < len(keys):
+            keys = [keys[n] for n, _ in named]
+            references = references.take(pa.array([n for n, _ in named], pa.int64()))
+        names = [name for _, name in named]
         self._check_names(names, keys)
-        checked = check_mask_sample(
-            keys, references, self.options, self.limits, where=self.place.name
-        )
+        checked = check_mask_sample(keys, references, self.options, self.limits, where=self.where)
         suffixes, notes = self._suffixes(names)
+        if self.colours_from is not None:
+            notes = (*notes, f"{self.colours_from} gives the colours and names of their classes")
         tops = {name.partition("/")[0] if "/" in name else "" for name in names}
-        folder = (tops.pop() or None) if len(tops) == 1 and not self.among_images else None
-        usual = folder is not None and folder.lower() in MASK_FOLDERS
+        alone = len(tops) == len(roots) == 1 and not self.among_images and not self.searched
+        folder = (tops.pop() or None) if alone else None
+        usual = folder is not None and folder_of_masks(folder) == ""
         return AnnotationTable(
             names=names,
             table=references,
             rejects=[self._of_mask(reject) for reject in rejects],
             suffixes=suffixes,
             folder=folder,
-            folder_is_known=usual or folder == archive_stem(self.place.name),
+            folder_is_known=usual or folder == archive_stem(places[0].name),
             paths=references[0] if self.among_images else None,
             keys=frozenset(keys) if self.is_input else (),
+            beside_images=bool(self.searched) or len(roots) > 1,
             notes=(*notes, *checked),
         )
 
+    @property
+    def _given(self) -> str:
+        return ",".join(map(str, self.places))
+
     def _of_mask(self, reject: Reject) -> Reject:
-        return dataclasses.replace(reject, key=f"{self.place.name}/{reject.key}")
+        where = f"{self.where}/" if len(self.places) == 1 else ""
+        return dataclasses.replace(reject, key=f"{where}{reject.key}")
+
+    def _name(self, key: str, roots: Sequence[InputRoot]) -> str | None:
+        """Return the end of the path of a mask's image; None if the file is not in such a folder.
+
+        Several places differ in names of folders, as in `train/masks` and `test/masks`. Images have
+        these names, too, except the name that is for masks.
+        """
+        stem = _stem(key)
+        root = next(root for root in roots if key.startswith(root.prefix))
+        if root.place in self.searched:
+            return path_of_image(stem)
+        if not root.prefix:
+            return stem
+        *around, own = root.prefix.rstrip("/").split("/")
+        folders = [*around, folder_of_masks(own) or ""]
+        return "/".join([*filter(None, folders), stem[len(root.prefix) :]])
 
     def _suffixes(self, names: Sequence[str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
         if self.suffix is not None:
@@ -129,9 +178,59 @@ class MaskFolder:
             other = known.setdefault(name, key)
             if other != key:
                 raise ConfigError(
-                    f"{option_name('masks', self.place)}: {other!r} and {key!r} may both be the"
+                    f"{option_name('masks', self._given)}: {other!r} and {key!r} may both be the"
                     f" mask of an image {name!r}: remove one of them"
                 )
+
+
+def _matching(place: Location) -> list[Location]:
+    """Return the places of masks that a place or a pattern stands for. Raises ConfigError."""
+    found = find_folders(place)
+    if not found:
+        raise ConfigError(f"{option_name('masks')}: no folder matches {place}: check the pattern")
+    for one in found:
+        if not one.exists():
+            raise ConfigError(f"{option_name('masks')}: {one} does not exist: check the path")
+        if not one.is_dir() and not is_archive(one.name):
+            raise ConfigError(f"{option_name('masks')}: expected a folder or an archive, got {one}")
+    return found
+
+
+def find_colours(places: Sequence[Location], searched: Sequence[Location]) -> Location | None:
+    """Return the file of CVAT that names colours, beside masks or in their folder.
+
+    Args:
+      places: Places of masks, as in `MaskFolders`.
+      searched: Those that also hold images.
+
+    Returns:
+      None without such a file, or if the first mask holds no colours.
+    """
+    for place in (one for given in places for one in find_folders(given) if one.is_dir()):
+        files = (folder / name for folder in (place, place.parent) for name in _COLOUR_FILES)
+        found = next((one for one in files if one.exists()), None)
+        if found is not None:
+            return found if _holds_colours(place, searched=place in searched) else None
+    return None
+
+
+def _holds_colours(place: Location, *, searched: bool) -> bool:
+    """Return whether the first valid mask of a folder holds colours. searched: as `searched`."""
+
+    def enter(key: str) -> bool:
+        return not (searched and is_image_folder(key.rpartition("/")[2]))
+
+    limits = ImageOptions().of_masks
+    for item in walk(place, skipped_among_media, depth=1, enter=enter):
+        if not isinstance(item, File) or not may_be(item.key, NOT_IMAGES):
+            continue
+        if not searched or path_of_image(item.key) is not None:
+            try:
+                content = read_file(item.path, size=item.size, mtime=item.mtime)
+                return stored_mask(content, limits) is None
+            except RecordError:
+                continue
+    return False
 
 
 def _stem(key: str) -> str:

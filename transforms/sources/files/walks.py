@@ -130,6 +130,22 @@ def split_pattern(place: Location) -> tuple[Location, str] | None:
     return dataclasses.replace(place, path=path), "/".join(parts[len(fixed) :])
 
 
+def find_folders(place: Location) -> list[Location]:
+    """Return the folders that match a pattern, sorted; the place itself if it is no pattern."""
+    found = split_pattern(place)
+    if found is None:
+        return [place]
+    root, pattern = found
+    folders = [root] if root.is_dir() else []
+    for part in pattern.split("/"):
+        names = [(folder, entry) for folder in folders for entry in folder.list_dir()]
+        folders = sorted(
+            (folder / one.name for folder, one in names if one.kind == "dir"
+             and fnmatch.fnmatchcase(one.name, part)), key=str,
+        )  # fmt: skip
+    return folders
+
+
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     """Return whether the parts of a path match the parts of a pattern."""
     if not parts:

@@ -24,6 +24,7 @@ from recordmill.transforms.sources.files.sample_images import (
     SidecarTexts,
 )
 from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.role_folders import FOLDERS_OF_MASKS, path_of_image
 
 Companion = Literal["annotations", "masks", "samples", "sidecars", "tables"]
 
@@ -39,8 +40,8 @@ MASK_SUFFIXES = (
     "_gt",
     "_L",
 )
-MASK_FOLDERS = ("mask", "masks", "segmentation", "segmentations", "segmentationclass", "gt")
-_MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|(^|/)(?i:{'|'.join(MASK_FOLDERS)})/[^/]*$"
+_MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|{FOLDERS_OF_MASKS}"
+_IN_FOLDERS = ""  # kind of masks that are in folders of their own
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
@@ -72,7 +73,7 @@ class CompanionFinder:
         self._images = 0
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
         self._sidecars = SidecarTexts() if "sidecars" in self._kinds else None
-        # By their suffix or folder; an example is a mask and its image.
+        # By their suffix; an example is a mask and its image.
         self._masks: Counter[str] = Counter()
         self._examples: dict[str, tuple[str, str]] = {}
 
@@ -122,8 +123,8 @@ class CompanionFinder:
             folder, name = os.path.split(stem.removesuffix(suffix))
             kind = suffix
             image = beside.get(os.path.join(folder, name)) if suffix else None
-            if image is None and key.lower().endswith(LOSSLESS):
-                kind, image = folder, by_name.get(name)
+            if image is None and key.lower().endswith(LOSSLESS) and path_of_image(stem) is not None:
+                kind, image = _IN_FOLDERS, by_name.get(name)
             if image is not None:
                 self._masks[kind] += 1
                 self._examples.setdefault(kind, (key, image))
@@ -162,11 +163,10 @@ class CompanionFinder:
         for kind, count in sorted(self._masks.items()):
             only = self._inputs.single
             root = "FOLDER" if only is None else only.path.rstrip("/")
-            if kind in MASK_SUFFIXES:
-                option = f"--masks {root} --mask-suffix {kind}"
-            elif masks >= _MOST_OF * (self._images - masks):
-                option = f"--masks {root}/{kind}, with the other folders as --input,"
-            else:
+            option = f"--masks {root}"
+            if kind != _IN_FOLDERS:
+                option += f" --mask-suffix {kind}"
+            elif masks < _MOST_OF * (self._images - masks):
                 continue  # a class may have the name of such a folder
             mask, image = self._examples[kind]
             look = "looks like a mask of another" if count == 1 else "look like masks of others"

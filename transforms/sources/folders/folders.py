@@ -7,6 +7,7 @@ extension clearly belongs to another format; skipped files are counted.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -63,6 +64,7 @@ from recordmill.transforms.sources.folders.references import (
     label_problem,
     no_label,
 )
+from recordmill.transforms.sources.folders.role_folders import holds_no_images
 from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 
@@ -151,6 +153,7 @@ def walk_files(
     unused: Sequence[UnusedSplits | None],
     lists: SplitLists | None = None,
     on_skipped: Callable[[InputRoot, File], None] = lambda root, file: None,
+    skip: SkipRule = skipped_among_media,
 ) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
 
@@ -162,6 +165,7 @@ def walk_files(
       unused: Finders of `unused_splits`, one for each input; they get the paths of the files.
       lists: Lists that give the splits of the files.
       on_skipped: Called with each file of a folder or an archive that is skipped by its extension.
+      skip: Returns why a file or folder is skipped because of its name, None if it is not.
 
     Raises:
       ConfigError: As `list_files`; or only folders below the top folders have names of splits; or
@@ -178,7 +182,7 @@ def walk_files(
             skipped = frozenset()
         others = [other.root for other in laid_out[:number]]
         # Objects are listed label by label, so that memory holds the objects of one label only.
-        listed = list_files(root, depth=one.layout.depth, others=others, alone=alone)
+        listed = list_files(root, depth=one.layout.depth, others=others, alone=alone, skip=skip)
         for item in listed if one.archives is None else one.archives.expand(listed):
             if isinstance(item, File | LabelledMember):
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
@@ -271,6 +275,14 @@ def file_problem(file: File) -> RejectCause | None:
     return None if file.size else EMPTY
 
 
+def _skipped_beside_masks(name: str, *, patterns: Sequence[str]) -> str | None:
+    """Return why a file or folder is skipped among images whose masks are in the same folders."""
+    if reason := skipped_among_media(name):
+        return reason
+    named = any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    return "masks" if named or holds_no_images(name) else None
+
+
 RULES = LayoutRules(skip=skipped_among_media)
 
 
@@ -297,6 +309,8 @@ class FileTree:
       labelled: Whether folders give labels.
       numbers: Converts labels to numbers to predict; None if labels are classes.
       companions: Files that other options read, such as masks, for which notes are made.
+      masks: Names or patterns of folders of masks in the input, which are not read, nor are those
+        with a usual name for masks; None if the input holds no masks.
     """
 
     input: str | Inputs
@@ -305,6 +319,7 @@ class FileTree:
     labelled: bool = True
     numbers: NumberLabels | None = None
     companions: tuple[Companion, ...] = ()
+    masks: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -320,8 +335,21 @@ class FileTree:
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
         may_be_record = functools.partial(may_be, leave_out=self.leave_out)
-        rules = dataclasses.replace(RULES, labelled=self.labelled, archived=may_be_record)
+        rules = dataclasses.replace(
+            RULES,
+            labelled=self.labelled,
+            archived=may_be_record,
+            skip=self._skip,
+            with_masks=self.masks is not None,
+            advise_masks="masks" in self.companions,
+        )
         return lay_out(Inputs.of(self.input), rules)
+
+    @property
+    def _skip(self) -> SkipRule:
+        if self.masks is None:
+            return skipped_among_media
+        return functools.partial(_skipped_beside_masks, patterns=self.masks)
 
     def scan(self) -> Iterator[ListingPart]:
         """Yield the files as references.
@@ -359,6 +387,7 @@ class FileTree:
             unused=unused,
             lists=lists,
             on_skipped=finder.skip,
+            skip=self._skip,
         )
         for one in files:
             if isinstance(one, LabelledFile):

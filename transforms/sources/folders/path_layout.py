@@ -33,6 +33,7 @@ from recordmill.transforms.sources.files.partitions import (
 from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.walks import File, walk
 from recordmill.transforms.sources.folders.path_names import PathLayout, file_split
+from recordmill.transforms.sources.folders.role_folders import holds_no_images, is_image_folder
 from recordmill.transforms.sources.folders.unused_splits import (
     IGNORE,
     UnusedSplits,
@@ -131,6 +132,8 @@ class LayoutRules:
     archived: returns whether a file may be a record, by its name; None if archives are not read.
     is_dataset: returns whether a folder is a dataset, whose shards have names of splits.
     usable: returns whether a file may hold a record, by its name; None if `archived` does.
+    with_masks: whether an input also holds folders of masks, so that a folder `images` means
+      nothing. advise_masks: whether such folders would be read as images.
     """
 
     skip: Callable[[str], str | None]
@@ -139,6 +142,8 @@ class LayoutRules:
     archived: Callable[[str], bool] | None = None
     is_dataset: Callable[[Location], bool] | None = None
     usable: Callable[[str], bool] | None = None
+    with_masks: bool = False
+    advise_masks: bool = False
 
 
 def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
@@ -258,6 +263,11 @@ def _lay_out_one(
             return archives.folders_in(path)
         return _folders_in(root.root / path, rules)
 
+    given = root
+    images = [name for name in folders if rules.with_masks and is_image_folder(name)]
+    if len(images) == 1:  # its folders name splits and classes, as if it were the input
+        folders = folders_in(images[0])
+        root = dataclasses.replace(root, root=root.root / images[0])
     partitions = find_partitions(folders, folders_in)
     layout = _layout_of(root, folders, inputs, rules, split, archives, partitions, folders_in)
     inner: tuple[str, ...] = ()
@@ -282,13 +292,14 @@ def _lay_out_one(
     if by_user or (open_ and not root.file and layout.splits is None and split is None):
         unused = functools.partial(
             UnusedSplits,
-            root,
+            given,
             archived=archives is not None,
             decided=by_user,
             of_files=rules.file_names is not None,
+            advise_masks=rules.advise_masks,
         )
     layout = dataclasses.replace(layout, split_map=inputs.split_map)
-    return LaidOutInput(root, layout, split, archives, inner, unused)
+    return LaidOutInput(given, layout, split, archives, inner, unused)
 
 
 def _layout_of(
@@ -316,7 +327,7 @@ def _layout_of(
     splits: str | None = "folders"
     below_images = False
     if key is None:
-        splits = _splits_from(root, folders, inputs, holds_records, file_names)
+        splits = _splits_from(root, folders, inputs, holds_records, file_names, rules)
         open_ = splits is None and inputs.split_from == "auto" and split is None
         if open_ and _splits_below_images(folders, folders_in, holds_records):
             splits, below_images = BELOW_IMAGES, True
@@ -365,10 +376,19 @@ def _layout_of(
     levels = tuple(one.name for one in partitions.keys)
     by_key = None if key is None else key.name
     if not rules.labelled or (labels in ("top", "parent") and not folders):
-        return PathLayout(splits, None, levels, by_key, groups=inputs.group_from)
+        return PathLayout(
+            splits,
+            None,
+            levels,
+            by_key,
+            groups=inputs.group_from,
+            with_masks=rules.with_masks,
+        )
     taken = (by_key, named_key(inputs.group_from), named_key(inputs.split_from))
     of_label = label_key(root.given, partitions, taken) if labels == "top" else None
-    return PathLayout(splits, labels, levels, by_key, of_label, inputs.group_from)
+    return PathLayout(
+        splits, labels, levels, by_key, of_label, inputs.group_from, with_masks=rules.with_masks
+    )
 
 
 def _splits_from(
@@ -377,6 +397,7 @@ def _splits_from(
     inputs: Inputs,
     holds_records: Callable[[str], bool],
     file_names: Callable[[], Iterable[str]] | None,
+    rules: LayoutRules,
 ) -> str | None:
     """Return what names the splits of an input."""
     match inputs.split_from:
@@ -400,6 +421,13 @@ def _splits_from(
     if any(found):
         if not all(found):
             named, unnamed = divide(folders, found)
+            others = [one for one, split in zip(folders, found, strict=True) if split is None]
+            if rules.advise_masks and all(map(holds_no_images, others)):
+                raise ConfigError(
+                    f"{root.given} holds folders named as splits ({named}) beside others that seem"
+                    f" to hold masks of their images ({unnamed}):"
+                    f" {option_name('masks', root.given.path)} reads these as masks"
+                )
             raise ConfigError(
                 f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
                 f" {option_name('split_from', 'folders')} makes each of them a split,"

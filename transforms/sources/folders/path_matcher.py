@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
+from recordmill.transforms.sources.folders.role_folders import without_image_folders
 
 _NAMED = 5  # number of examples of images without annotations
 
@@ -31,6 +32,10 @@ class NamedPaths(Protocol):
     @property
     def folders(self) -> Sequence[tuple[str, str]]:
         """Pairs of a folder in a path, and of the folder in a name in place of it."""
+
+    @property
+    def beside_images(self) -> bool:
+        """True if names lack folders such as `images`."""
 
 
 _Named = TypeVar("_Named", bound=NamedPaths)
@@ -143,6 +148,12 @@ class PathMatcher(Generic[_Named]):
         return difference(name, posixpath.splitext(key)[0] if self.annotations.by_stem else key)
 
     def _look_up(self, path: str) -> int:
+        at = self._longest_end(path)
+        if at < 0 and self.annotations.beside_images:
+            at = self._longest_end(without_image_folders(path))
+        return at
+
+    def _longest_end(self, path: str) -> int:
         parts = path.split("/")
         if self.annotations.by_stem:
             stem, dot, _ = parts[-1].rpartition(".")

@@ -11,6 +11,7 @@ from recordmill.format.split_names import canonical_split, is_split_name, mapped
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.files.path_facts import PathFact, partition_of
+from recordmill.transforms.sources.folders.role_folders import without_image_folders
 from recordmill.unicode_tables import mask_later
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -30,6 +31,7 @@ class PathLayout:
       label_key: Key among these whose values are the classes.
       groups: As `Inputs.group_from`.
       split_map: As `Inputs.split_map`, for splits that are a part of paths.
+      with_masks: Whether folders such as `images`, which are beside those of masks, mean nothing.
     """
 
     splits: str | None = None
@@ -39,6 +41,7 @@ class PathLayout:
     label_key: str | None = None
     groups: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    with_masks: bool = False
 
     @property
     def depth(self) -> int:
@@ -67,7 +70,7 @@ class PathLayout:
         """Return (split, label) of a file, given its path relative to the input."""
         if self.partitions:
             return self._of_partitions(key)
-        *folders, name = key.split("/")
+        *folders, name = self._parts(key)
         split = None
         if self._split is not None:
             split = self._mapped(self._split.of(folders, name))
@@ -83,8 +86,11 @@ class PathLayout:
         """Return the group of a file, given its path relative to the input."""
         if self._group is None:
             return None
-        *folders, name = key.split("/")
+        *folders, name = self._parts(key)
         return self._group.of(self._below_split(folders), name)
+
+    def _parts(self, key: str) -> list[str]:
+        return (without_image_folders(key) if self.with_masks else key).split("/")
 
     def _below_split(self, folders: list[str]) -> list[str]:
         """Return the folders around a file without the folder of its split."""
@@ -96,7 +102,7 @@ class PathLayout:
 
     def _of_partitions(self, key: str) -> tuple[str | None, str | None]:
         """Return (split, label) of a file in partitions."""
-        *folders, name = key.split("/")
+        *folders, name = self._parts(key)
         values = values_of(key)
         split = _named_split(values.get(self.split_key or ""))
         if self._split is not None:

@@ -28,6 +28,7 @@ class _Names(NamedTuple):
     by_stem: bool
     suffixes: Sequence[tuple[str, str]] = (("", ""),)
     folders: Sequence[tuple[str, str]] = ()
+    beside_images: bool = False
 
 
 class _Line(NamedTuple):

@@ -11,6 +11,7 @@ from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, in_order
 from recordmill.notes import Note
 from recordmill.transforms.sources.files.inputs import InputRoot
+from recordmill.transforms.sources.folders.role_folders import holds_no_images
 
 IGNORE = "--split-from none ignores these names"
 
@@ -42,15 +43,22 @@ class UnusedSplits:
 
     archived: whether the folders are those in archives. decided: whether the user chose the top
     folders as the splits; then names below them are no error. of_files: whether names of files may
-    name splits.
+    name splits. advise_masks: whether some of the folders may be meant for masks.
     """
 
     def __init__(
-        self, root: InputRoot, *, archived: bool, decided: bool, of_files: bool = False
+        self,
+        root: InputRoot,
+        *,
+        archived: bool,
+        decided: bool,
+        of_files: bool = False,
+        advise_masks: bool = False,
     ) -> None:
         self._root = root
         self._archived = archived
         self._decided = decided
+        self._advise_masks = advise_masks
         self._of_files = of_files and not decided
         self._files: dict[str, str] = {}  # by the splits that their names seem to contain
         self._last = ""
@@ -82,10 +90,15 @@ class UnusedSplits:
         """Return the error if several folders hold folders named as splits, and none is chosen."""
         for number, level in enumerate(self._levels, 1):
             if not self._decided and level.several and (len(level.parents) > 1 or not level.others):
+                advice = f"{self._patterns(number, level)}; {IGNORE}"
+                masks = [name for name in level.parents if holds_no_images(name.split("/")[-1])]
+                if self._advise_masks and masks:
+                    option = f"--masks {self._root.given.path}"
+                    advice = f"{some(masks)} may hold masks of the others: {option} reads them"
                 return (
                     f"{self._root.given} holds folders named as splits"
                     f" ({some(sorted(level.names))}) below other folders ({some(level.parents)}):"
-                    f" {self._patterns(number, level)}; {IGNORE}"
+                    f" {advice}"
                 )
         return None
 

@@ -28,6 +28,7 @@ def source_of_files(
     labelled: bool = True,
     numbers: NumberLabels | None = None,
     companions: Sequence[Companion] = (),
+    masks: tuple[str, ...] | None = None,
     segments: tuple[str, ...] | None = None,
     worker_limits: TaskLimits = DEFAULT_LIMITS,
     **listed: Any,
@@ -42,6 +43,7 @@ def source_of_files(
       labelled: As in `FileTree`.
       numbers: As in `FileTree`.
       companions: As in `FileTree`.
+      masks: As in `FileTree`.
       segments: `segment_columns` of `FileList`.
       worker_limits: As in `MediaRows`.
       **listed: Further fields of `FileList`.
@@ -63,6 +65,7 @@ def source_of_files(
             labelled=labelled,
             numbers=numbers,
             companions=tuple(companions),
+            masks=masks,
         )
     return FileList(path=inputs, segment_columns=segments, **columns, **listed)
 

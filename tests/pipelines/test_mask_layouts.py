@@ -1,0 +1,228 @@
+"""Masks in folders beside those of the images, in the layouts of public datasets."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.archive_files import files_in, zip_of
+from tests.image_runs import Made, images, make
+from tests.painted_masks import COLOURS, opened, painted, png, shapes, write
+
+pytestmark = pytest.mark.usefixtures("encoders")
+
+MASK = "image/segmentation/class/encoded"
+SIZE = (24, 16)
+OPTIONS = ("--image-format", "png", "--num-shards", "1")
+SPLITS = {"train": "train", "val": "validation", "test": "test"}  # {folder: split}
+# {layout: (path of an image, path of its mask)}; equal names in all splits
+BY_SPLIT = {
+    "camvid": ("{split}/{n}.png", "{split}annot/{n}.png"),
+    "words": ("{split}/{n}.jpg", "{split}_masks/{n}.png"),
+    "kinds": ("images/{split}/{n}.jpg", "masks/{split}/{n}.png"),
+    "kinds-in-splits": ("{split}/images/{n}.jpg", "{split}/masks/{n}.png"),
+    "ade": ("images/{split}/{n}.jpg", "annotations/{split}/{n}.png"),
+    "loveda": ("{split}/images_png/{n}.png", "{split}/masks_png/{n}.png"),
+}
+WHOLE = {
+    "flat": ("images/{n}.jpg", "masks/{n}.png"),
+    "pascal": ("JPEGImages/{n}.jpg", "SegmentationClass/{n}.png"),
+    "pets": ("images/{n}.jpg", "annotations/trimaps/{n}.png"),
+    "suffix": ("images/{n}.jpg", "masks/{n}_mask.png"),
+}
+
+
+def ids_of(split: str, number: int) -> np.ndarray:
+    return shapes(100 * [*SPLITS].index(split) + number, SIZE)
+
+
+def lay_out(folder: pathlib.Path, layout: str, *, colours: bool = False) -> pathlib.Path:
+    """Write images that show their own masks, and the masks."""
+    by_split = layout in BY_SPLIT
+    image, mask = (BY_SPLIT | WHOLE)[layout]
+    for split in SPLITS if by_split else ("train",):
+        for number in range(3):
+            ids = ids_of(split, number)
+            stored = painted(ids) if colours else Image.fromarray(ids)
+            write(folder, image.format(split=split, n=number), png(painted(ids)))
+            write(folder, mask.format(split=split, n=number), png(stored))
+    if layout == "pascal":
+        write(folder, "SegmentationObject/0.png", png(Image.fromarray(ids_of("train", 7))))
+        write(folder, "Annotations/0.xml", b"<annotation/>")
+        write(folder, "ImageSets/Segmentation/train.txt", b"0\n")
+    return folder
+
+
+def expect_own_masks(made: Made, folders: dict[str, str] = SPLITS) -> int:
+    """Check that each image has its own mask and the split of its folder; return their number."""
+    count = 0
+    for folder, split in folders.items():
+        for (key, _), example in made.examples(split).items():
+            number = int(pathlib.PurePath(key).stem)
+            assert np.array_equal(opened(example[MASK][0]), ids_of(folder, number)), key
+            assert folder in key or len(folders) == 1
+            assert "image/class/label" not in example
+            count += 1
+    assert not made.rejects
+    return count
+
+
+@pytest.mark.parametrize("place", ["folder", "zip"])
+@pytest.mark.parametrize("layout", BY_SPLIT)
+def test_masks_by_split(tmp_path, layout, place):
+    folder = lay_out(tmp_path / "in", layout)
+    if place == "zip":
+        folder = zip_of(tmp_path / "in.zip", files_in(folder))
+    made = make(tmp_path / "out", "--input", folder, "--masks", folder, *OPTIONS)
+    assert expect_own_masks(made) == 9
+
+
+@pytest.mark.parametrize(
+    ("layout", "masks"),
+    [
+        ("camvid", ["trainannot", "valannot", "testannot"]),
+        ("camvid", ["*annot"]),
+        ("kinds", ["masks"]),
+        ("kinds-in-splits", ["*/masks"]),
+    ],
+)
+def test_folders_of_masks_may_be_named(tmp_path, layout, masks):
+    folder = lay_out(tmp_path / "in", layout)
+    named = [word for name in masks for word in ("--masks", folder / name)]
+    made = make(tmp_path / "out", "--input", folder, *named, *OPTIONS)
+    assert expect_own_masks(made) == 9
+    plain = make(tmp_path / "plain", "--input", folder, "--masks", folder, *OPTIONS)
+    assert made.manifest.digest == plain.manifest.digest
+
+
+def test_masks_beside_several_inputs(tmp_path):
+    folder = lay_out(tmp_path / "in", "camvid")
+    inputs = [word for one in SPLITS for word in ("--input", f"{one}={folder / one}")]
+    for number, masks in enumerate((folder, folder / "*annot")):
+        made = make(tmp_path / f"out{number}", *inputs, "--masks", masks, *OPTIONS)
+        assert expect_own_masks(made) == 9
+
+
+@pytest.mark.parametrize("layout", WHOLE)
+def test_masks_without_splits(tmp_path, layout):
+    folder = lay_out(tmp_path / "in", layout)
+    made = make(
+        tmp_path / "out", "--input", folder, "--masks", folder, "--splits", "train=1", *OPTIONS
+    )
+    assert expect_own_masks(made, {"train": "train"}) == 3
+
+
+def test_names_that_differ_as_in_cityscapes(tmp_path):
+    for folder in SPLITS:
+        for number in range(2):
+            ids, name = ids_of(folder, number), f"{folder}/aachen/{number}"
+            write(tmp_path, f"in/leftImg8bit/{name}_leftImg8bit.png", png(painted(ids)))
+            write(tmp_path, f"in/gtFine/{name}_gtFine_labelIds.png", png(Image.fromarray(ids)))
+            write(tmp_path, f"in/gtFine/{name}_gtFine_color.png", png(painted(ids)))
+    made = make(
+        tmp_path / "out",
+        *("--input", tmp_path / "in", "--masks", tmp_path / "in" / "gtFine", *OPTIONS),
+        *("--mask-suffix", "_leftImg8bit=_gtFine_labelIds"),
+    )
+    assert [len(made.examples(split)) for split in SPLITS.values()] == [2, 2, 2]
+    assert not made.rejects
+
+
+def test_folders_in_that_of_the_images_are_classes(tmp_path):
+    for name in ("cat/1", "dog/1"):
+        ids = ids_of("train", len(name))
+        write(tmp_path, f"in/images/{name}.png", png(painted(ids)))
+        write(tmp_path, f"in/masks/{name}.png", png(Image.fromarray(ids)))
+    place = tmp_path / "in"
+    made = make(tmp_path / "out", "--input", place, "--masks", place, "--splits", "train=1")
+    texts = [example["image/class/text"] for example in made.examples().values()]
+    assert sorted(texts) == [[b"cat"], [b"dog"]]
+
+
+LABEL_MAP = "# label:color_rgb:parts:actions\nsky:0,0,0::\nroad:255,0,0::\ncar:0,255,0::\n"
+
+
+@pytest.mark.parametrize("where", ["beside", "named"])
+def test_colours_of_cvat(tmp_path, where):
+    folder = lay_out(tmp_path / "in", "pascal", colours=True)
+    assert images("--input", folder, "--masks", folder, "--output", tmp_path / "none") == 2
+    path = folder / "labelmap.txt" if where == "beside" else tmp_path / "other.txt"
+    path.write_text(LABEL_MAP + f"bus:{','.join(map(str, COLOURS[3]))}::\n")
+    named = () if where == "beside" else ("--mask-colours", path)
+    argv = ("--input", folder, "--masks", folder, "--splits", "train=1", *OPTIONS, *named)
+    made = make(tmp_path / "out", *argv)
+    assert expect_own_masks(made, {"train": "train"}) == 3
+    names = (made.folder / "segmentation_labels.txt").read_text()
+    assert names == "sky\nroad\ncar\nbus\n"
+    notes = [str(note) for note in made.manifest.notes if note.code == "annotations"]
+    text = f"in: {path} gives the colours and names of their classes"
+    assert notes == ([text] if where == "beside" else [])
+
+
+def test_colours_beside_masks_of_ids_are_not_used(tmp_path):
+    folder = lay_out(tmp_path / "in", "pascal")
+    (folder / "labelmap.txt").write_text(LABEL_MAP)
+    argv = ("--input", folder, "--masks", folder, "--splits", "train=1", *OPTIONS)
+    assert expect_own_masks(make(tmp_path / "out", *argv), {"train": "train"}) == 3
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        ("camvid", "beside others that seem to hold masks of their images (testannot, trainannot,"
+         " valannot): --masks {folder} reads these as masks"),
+        ("kinds", "below other folders (images, masks): masks may hold masks of the others: --masks"
+         " {folder} reads them"),
+    ],
+)  # fmt: skip
+def test_the_error_without_masks_names_the_option(tmp_path, capfd, layout, text):
+    folder = lay_out(tmp_path / "in", layout)
+    assert images("--input", folder, "--output", tmp_path / "none") == 2
+    assert text.format(folder=folder) in capfd.readouterr().err
+
+
+def _twice(folder: pathlib.Path) -> None:
+    shutil.copy(folder / "masks/0.png", folder / "masks/0.gif")
+
+
+def _no_masks(folder: pathlib.Path) -> None:
+    (folder / "masks").rename(folder / "others")
+
+
+def _other_names(folder: pathlib.Path) -> None:
+    for number in range(3):
+        (folder / f"masks/{number}.png").rename(folder / f"masks/a{number}.png")
+
+
+@pytest.mark.parametrize(
+    ("damage", "masks", "text"),
+    [
+        (_twice, "", "'masks/0.gif' and 'masks/0.png' may both be the mask of an image '0': remove"
+         " one of them"),
+        (_no_masks, "", "holds the images, too, and no folder in it has a usual name for masks,"
+         " such as masks, labels or trainannot: name the folders of the masks, as in --masks"),
+        (_other_names, "", "no image of the input matches the masks in: they name 'a0', 'a1'"),
+        (_no_masks, "*annot", "no folder matches"),
+        (_no_masks, "masks", "does not exist: check the path"),
+    ],
+)  # fmt: skip
+def test_masks_that_do_not_fit_are_an_error(tmp_path, capfd, damage, masks, text):
+    folder = lay_out(tmp_path / "in", "flat")
+    damage(folder)
+    argv = ("--input", folder, "--masks", folder / masks, "--output", tmp_path / "out")
+    assert images(*argv) == 2
+    assert text in capfd.readouterr().err
+
+
+def test_a_mask_of_another_size_is_rejected(tmp_path):
+    folder = lay_out(tmp_path / "in", "flat")
+    write(folder, "masks/1.png", png(Image.fromarray(shapes(1, (16, 16)))))
+    (folder / "masks/2.png").unlink()
+    made = make(
+        tmp_path / "out",
+        *("--input", folder, "--masks", folder, "--splits", "train=1", *OPTIONS),
+        *("--max-reject-fraction", "1"),
+    )
+    assert made.rejects == {"images/1.jpg": "bad_value", "images/2.jpg": "unlabelled"}

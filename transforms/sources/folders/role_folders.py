@@ -1,0 +1,80 @@
+"""Folders whose names tell that they hold images, or masks of the images in other folders.
+
+images/train masks/train           a folder of each kind, with the same folders in it
+train/images train/masks           the same in the folder of each split
+train trainannot                   the name of the other folder, and a word for masks
+JPEGImages SegmentationClass       Pascal VOC
+leftImg8bit gtFine                 Cityscapes
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from recordmill.format.split_names import canonical_split
+
+# In any case, and also with a format behind them, as in images_png. CVAT puts images that are in no
+# split into `default`.
+_FORMAT = r"([-_ ]?(png|jpe?g|tiff?|bmp))?"
+_IMAGES = re.compile(rf"(images?|imgs?|jpegimages|leftimg8bit|default){_FORMAT}", re.IGNORECASE)
+_WORDS = (
+    "annot(ation)?s?|((semantic|segmentation)[-_ ]?)?(masks?|labels?)|gt|gtfine|gtcoarse"
+    "|ground[-_ ]?truths?"
+    "|seg|segmentations?|segmentationclass(aug|raw)?|trimaps?"
+)
+_OBJECTS = re.compile(r"segmentationobject", re.IGNORECASE)  # ids of objects, not of classes
+_MASKS = re.compile(
+    rf"(?P<of>.*?)[-_ ]?({_WORDS}){_FORMAT}|({_WORDS})[-_ ](?P<behind>.+)", re.IGNORECASE
+)
+# Pattern of paths in which a folder may hold masks; it also fits some other names.
+FOLDERS_OF_MASKS = rf"(?i:(^|/)[^/]*({_WORDS}){_FORMAT}/|(^|/)({_WORDS})[-_ ][^/]+/)"
+
+
+def is_image_folder(name: str) -> bool:
+    """Return whether a folder has a usual name for images, such as `images`, which is no class."""
+    return _IMAGES.fullmatch(name) is not None
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def folder_of_masks(name: str) -> str | None:
+    """Return the folder to whose images a folder of masks belongs, by its name.
+
+    This is `train` for `trainannot`, an empty text for `masks`, and None for a folder that does not
+    have a usual name for masks.
+    """
+    found = _MASKS.fullmatch(name)
+    if found is None:
+        return None
+    of: str = found["of"] or found["behind"] or ""
+    if not of or is_image_folder(of):
+        return ""
+    return of if canonical_split(of) is not None else None
+
+
+def holds_no_images(name: str) -> bool:
+    """Return whether a folder has a usual name for masks, of classes or of objects."""
+    return folder_of_masks(name) is not None or _OBJECTS.fullmatch(name) is not None
+
+
+def path_of_image(path: str) -> str | None:
+    """Return the path of the image of a mask, without folders that name either.
+
+    Args:
+      path: Path of a mask, such as `train/masks/7` or `trainannot/7`, which are both `train/7`.
+
+    Returns:
+      None if no folder in the path has a usual name for masks.
+    """
+    *folders, name = path.split("/")
+    found = [folder_of_masks(folder) for folder in folders]
+    if not any(of is not None for of in found):
+        return None
+    kept = (folder if of is None else of for folder, of in zip(folders, found, strict=True))
+    return "/".join([*filter(None, kept), name])
+
+
+def without_image_folders(path: str) -> str:
+    """Return a path without folders such as `images`."""
+    *folders, name = path.split("/")
+    return "/".join([*(one for one in folders if not is_image_folder(one)), name])
