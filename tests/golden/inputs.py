@@ -218,7 +218,8 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits keypoints.json hub-boxes"
+    "coco-splits keypoints.json hub-boxes "
+    "labelme cvat.xml"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -274,6 +275,23 @@ def _annotated(root: pathlib.Path) -> None:
     persons = [{**one, "keypoints": points} for one in found["categories"][:2]]
     more = {"annotations": pointed, "categories": [*persons, found["categories"][2]]}
     put(root / "keypoints.json", json.dumps({**found, **more}))
+    cvat = "".join(f"<label><name>kind {n}</name></label>" for n in (1, 2, 3))
+    cvat = f"<annotations><meta><task><labels>{cvat}</labels></task></meta>"
+    for name, ((width, height), some) in annotated.items():
+        x, y, w, h = some[1]["bbox"]
+        star = np.reshape(some[0]["segmentation"][0], (-1, 2)).round(3).tolist()
+        shapes_of = [
+            {"label": "kind 1", "points": star, "shape_type": "polygon"},
+            {"label": "kind 2", "points": [[x, y], [x + w, y + h]], "shape_type": "rectangle"},
+        ]
+        sides = {"imageWidth": width, "imageHeight": height}
+        put(root / f"labelme/{name[:-4]}.json", json.dumps({"shapes": shapes_of, **sides}))
+        points = ";".join(f"{a},{b}" for a, b in star)
+        cvat += f'<image name="{name}" width="{width}" height="{height}">'
+        cvat += f'<polygon label="kind 1" occluded="1" points="{points}"/>'
+        box = f'xtl="{x}" ytl="{y}" xbr="{x + w}" ybr="{y + h}"'
+        cvat += f'<box label="kind 2" {box} rotation="15.5"/></image>'
+    put(root / "cvat.xml", f"{cvat}</annotations>")
     for split, part in (("train", range(6)), ("test", range(6, 10))):
         lines = []
         for number in part:

@@ -463,3 +463,92 @@ def test_a_listing_with_boxes_names_the_option_that_reads_them(tmp_path, capsys)
     assert images(*given) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "from the metadata.jsonl beside the images, with --annotations and the folder" in error
+
+
+_SHAPES = [
+    {"label": "cat", "points": [[10, 6], [50, 6], [30, 42.5]], "shape_type": "polygon"},
+    {"label": "dog", "points": [[40, 36], [20, 12]], "shape_type": "rectangle", "group_id": None},
+    {"label": "dog", "points": [[70, 30], [70, 40]], "shape_type": "circle"},
+    {"label": "cat", "points": [[1, 1], [5, 1], [3, 9]], "group_id": 4},
+    {"label": "cat", "points": [[11, 1], [15, 1], [13, 5]], "group_id": 4},
+    {"label": "cat", "points": [[1, 1]], "shape_type": "point"},
+]
+LABELME = {
+    "photos/0.png": "",
+    "photos/0.json": {"version": "5", "shapes": _SHAPES, "imageWidth": 100, "imageHeight": 60},
+}
+_TASK = "<meta><task><labels><label><name>dog</name></label><label><name>cat</name></label>"
+CVAT = {
+    "photos/0.png": "",
+    "annotations.xml": "<annotations><version>1.1</version>"
+    f"{_TASK}</labels></task></meta><image id='0' name='0.png' width='100' height='60'>"
+    "<polygon label='cat' occluded='1' points='10,6;50,6;30,42.5'/>"
+    "<box label='dog' xtl='20' ytl='12' xbr='40' ybr='36'/>"
+    "<ellipse label='dog' cx='70' cy='30' rx='10' ry='10'/>"
+    "<box label='cat' xtl='20' ytl='20' xbr='40' ybr='30' rotation='90'/>"
+    "<polyline label='cat' points='1,2;3,4'/><tag label='x'/></image></annotations>",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "place", "last", "labels"),
+    [
+        (LABELME, "photos", (1, 1, 15, 9), ("cat", "dog")),
+        (CVAT, "annotations.xml", (25, 15, 35, 35), ("dog", "cat")),
+        (CVAT, ".", (25, 15, 35, 35), ("dog", "cat")),
+    ],
+    ids=["labelme", "cvat", "folder of cvat"],
+)
+def test_polygons_in_pixels_are_boxes_and_masks(files, place, last, labels, tmp_path):
+    root = put(tmp_path / "in", files)
+    given = ("--input", root / "photos", "--annotations", root / place, "--splits", "train=1")
+    made = make(tmp_path / "boxes", *given, *_WHOLE)
+    boxes = [("cat", (10, 6, 50, 42.5)), ("dog", (20, 12, 40, 36)), ("dog", (60, 20, 80, 40))]
+    assert found(made)[0] == {"0.png": [*boxes, ("cat", last)]}
+    assert made.manifest.labels == labels
+    assert {note.code for note in made.manifest.notes} >= {"left-unread"}
+    made = make(tmp_path / "masks", *given, "--instance-masks", *_WHOLE)
+    (example,) = made.examples().values()
+    masks = [np.asarray(Image.open(io.BytesIO(mask))) for mask in example["image/object/mask"]]
+    size = (WIDTH, HEIGHT)
+    star = draw_object("[[10,6,50,6,30,42.5]]", IDENTITY, frame=size, size=size)
+    np.testing.assert_array_equal(masks[0], star)
+    assert [mask.sum() for mask in masks[1:3]] == pytest.approx([20 * 24, np.pi * 100], rel=0.02)
+
+
+def _labelme(**changed):
+    shapes = [{**_SHAPES[0], **changed}]
+    return {"photos/0.json": {"shapes": shapes}}
+
+
+def _cvat(shape):
+    return {"0.xml": f"<annotations><image name='0.png'>{shape}</image></annotations>"}
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (_labelme(points=[[1, 2], [3, 4]]), "shape 1: expected a polygon of 3 points [x, y] or mo"),
+        (_labelme(points=[[1, 2], [3, 4], [5]]), "shape 1: expected a polygon of 3 points [x, y]"),
+        (_labelme(points=[[1, 2], [3, 4], ["5", 6]]), "got [[1, 2], [3, 4], ['5', 6]]"),
+        (_labelme(points=None), "expected a polygon of 3 points [x, y] or more, got None"),
+        (_labelme(shape_type="circle"), "shape 1: expected a circle of 2 points [x, y], got"),
+        (_labelme(label=""), "shape 1: expected a label of one line, got ''"),
+        ({"photos/0.json": {"shapes": [3]}}, "shape 1: expected an object, got 3"),
+        (_cvat("<polygon label='a' points='1,2;3,4'/>"), "expected three points or more, got"),
+        (_cvat("<polygon label='a' points='1,2;3,nan;5,6'/>"), "shape 1 (<polygon>): expected poi"),
+        (_cvat("<box label='a' xtl='1' ytl='2' xbr='3'/>"), "expected xtl, ytl, xbr, ybr, got 1,"),
+        (_cvat("<box label='a' xtl='5' ytl='2' xbr='3' ybr='4'/>"), "a maximum below its minimum"),
+        (_cvat("<box xtl='1' ytl='2' xbr='3' ybr='4'/>"), "expected a label of one line, got ''"),
+    ],
+)
+def test_invalid_shapes_reject_their_image(files, why, tmp_path):
+    root = put(tmp_path / "in", {"photos/0.png": "", "photos/1.png": "", **files})
+    given = ("--input", root / "photos", "--annotations", root / "photos")
+    if "0.xml" in files:
+        given = (*given[:2], "--annotations", root / "0.xml")
+    made = make(
+        tmp_path / "out", *given, "--unannotated", "keep", "--max-reject-fraction", 1, *_WHOLE
+    )
+    assert list(details(made)) == ["0.png"]
+    assert why in details(made)["0.png"]

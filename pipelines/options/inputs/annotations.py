@@ -43,12 +43,14 @@ class AnnotationsConfig(CommonConfig):
         repeat=True,
         metavar="PATH,...",
         help="Boxes or captions: COCO JSON files or metadata.jsonl of the Hugging Face hub, or a"
-        " folder of them; a folder of Pascal VOC XML files or of YOLO txt files; or a CSV file of"
-        " boxes.",
+        " folder of them; a folder of Pascal VOC XML, YOLO txt or LabelMe JSON files; an XML file"
+        " of CVAT; or a CSV file of boxes.",
     )
-    annotation_format: Literal["auto", "coco", "voc", "yolo", "hub", "csv"] = option(
-        "auto",
-        help="Format of --annotations; auto goes by the file names.",
+    annotation_format: Literal["auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv"] = (
+        option(
+            "auto",
+            help="Format of --annotations; auto goes by the file names.",
+        )
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",

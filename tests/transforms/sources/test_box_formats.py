@@ -284,8 +284,8 @@ def test_bad_rows_of_a_table(row, why, tmp_path):
     ("content", "message"),
     [
         ({}, "does not exist: check the path"),
-        ({"x/a.jpg": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
-        ({"x": "1"}, "expected a .json or .csv file, or a folder of .xml or .txt files"),
+        ({"x/a.jpg": "1"}, "expected a .json, .jsonl, .xml or .csv file, or a folder of .json"),
+        ({"x": "1"}, "expected a .json, .jsonl, .xml or .csv file, or a folder of .json"),
         ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one per line"),
         ({"x.csv": "a,b\n"}, "has no column filename, class, xmin, ymin, xmax, ymax; it has a, b"),
         (

@@ -66,9 +66,16 @@ ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnnotationFolder(AnnotationReader):
-    """A folder with a file of annotations per image."""
+    """A folder with a file of annotations per image.
+
+    seen: classes that were read, for formats that name them in each file. They are sorted by name.
+    """
 
     files: Sequence[File]
+    seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
+
+    def labels(self) -> tuple[str, ...]:
+        return self.classes or tuple(sorted(self.seen, key=str.encode))
 
     @property
     def more(self) -> Sequence[pa.Field]:
@@ -112,22 +119,17 @@ class AnnotationFolder(AnnotationReader):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocReader(AnnotationFolder):
-    """A folder of VOC's XML files. Classes are sorted by name."""
-
-    _seen: set[str] = dataclasses.field(default_factory=set, repr=False, compare=False)
+    """A folder of VOC's XML files."""
 
     @property
     def more(self) -> Sequence[pa.Field]:
         return (DIFFICULT, TRUNCATED, OCCLUDED, VIEW)
 
-    def labels(self) -> tuple[str, ...]:
-        return tuple(sorted(self._seen, key=str.encode))
-
     def parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
     ) -> tuple[int, int] | None:
         try:
-            root = _parse_xml(data)
+            root = parse_xml(data)
         except (expat.ExpatError, ValueError) as error:
             raise ValueError("invalid XML") from error
         for element in root.iter():
@@ -142,7 +144,7 @@ class VocReader(AnnotationFolder):
             more = {field.name: _flag(one, field.name, number) for field in self.more[:3]}
             found.append((self._corners(one.find("bndbox"), number), name, one, more))
         for corners, name, one, more in found:
-            self._seen.add(name)
+            self.seen.add(name)
             view = (one.findtext("pose") or "").strip()
             objects.add(row, corners, name, **more, view=view)
             others = {child.tag: _value(child) for child in one if child.tag not in _KNOWN}
@@ -176,7 +178,7 @@ def _text(text: str | None) -> str | None:
     return None if text.lower() in ("", "0", "false") else text
 
 
-def _parse_xml(data: bytes) -> ElementTree.Element:
+def parse_xml(data: bytes) -> ElementTree.Element:
     """Parse an XML document.
 
     Raises:
@@ -232,7 +234,7 @@ def annotation_end(name: str) -> str | None:
     if _OTHER_TEXT.fullmatch(name):
         return None
     lower = name.lower()
-    return next((end for end in _FORMATS if lower.endswith(end)), None)
+    return next((end for end in (*_FORMATS, ".json") if lower.endswith(end)), None)
 
 
 def _name(file: File) -> str:
@@ -303,6 +305,12 @@ def files_of(place: Location, end: str) -> list[Location]:
             f"{option_name('annotations')}: found no {end} file in {place}: check the path"
         )
     return found
+
+
+def around(numbers: Sequence[float]) -> Corners:
+    """Return the corners of the box around points x, y, x, y, ..."""
+    across, down = numbers[::2], numbers[1::2]
+    return min(across), min(down), max(across), max(down)
 
 
 def is_out_of_range(fractions: Iterable[float]) -> bool:

@@ -18,16 +18,20 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
+from recordmill.transforms.sources.annotations.cvat import is_cvat, read_cvat
 from recordmill.transforms.sources.annotations.hub_metadata import NAME, read_metadata
+from recordmill.transforms.sources.annotations.labelme import is_labelme, open_labelme
 from recordmill.transforms.sources.annotations.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
-AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "hub", "csv"]
+AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv"]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
+_LOOKED_AT = 100  # JSON files of a folder that are opened to find its format
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
     "jsonl": "hub",
+    "xml": "cvat",
     "csv": "csv",
 }
 
@@ -36,7 +40,8 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
 class Annotations:
     """Location and format of annotations; calling it opens them.
 
-    places: files of COCO or folders of them, or one CSV file, or one folder of VOC or YOLO files.
+    places: files of COCO or the hub, or folders of them; or one file of CSV or CVAT; or one folder
+      of files of another format.
     segmentation: whether to keep segmentations.
     units: of the corners in a CSV file. decimal: decimal separator of such a file.
     classes: of YOLO, in the order of their numbers, if no file in the folder names them.
@@ -157,6 +162,14 @@ def _open_yolo(given: Annotations) -> AnnotationReader:
     return open_yolo(given.places[0], given.classes, polygons=given.polygons)
 
 
+def _open_labelme(given: Annotations) -> AnnotationReader:
+    return open_labelme(given.places[0], polygons=given.polygons)
+
+
+def _open_cvat(given: Annotations) -> AnnotationReader:
+    return read_cvat(given.places[0], polygons=given.polygons)
+
+
 def _open_hub(given: Annotations) -> AnnotationReader:
     return read_metadata(given.places, given.classes)
 
@@ -170,6 +183,8 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "coco": _Traits(_open_coco, in_folder=None, several=True, polygons=True),
     "voc": _Traits(_open_voc, in_folder=True),
     "yolo": _Traits(_open_yolo, in_folder=True, fractions=True, polygons=True),
+    "labelme": _Traits(_open_labelme, in_folder=True, polygons=True),
+    "cvat": _Traits(_open_cvat, in_folder=None, polygons=True),
     "hub": _Traits(_open_hub, in_folder=None, several=True),
     "csv": _Traits(_open_csv, in_folder=False),
 }
@@ -178,7 +193,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
 def guess_format(place: Location) -> AnnotationFormat:
     """Return the format of annotations, by the extension of a file, or of the files in a folder.
 
-    A folder without .xml and .txt files may hold files of COCO, or of the Hugging Face hub.
+    A folder without .xml and .txt files may hold files of COCO, LabelMe or the Hugging Face hub.
 
     Raises:
       ConfigError: no extension is that of annotations, or the folder holds two formats.
@@ -190,12 +205,15 @@ def guess_format(place: Location) -> AnnotationFormat:
     else:
         counts: Counter[AnnotationFormat] = Counter()
         documents: list[Location] = []
+        first_xml: Location | None = None
         has_metadata = False
         for finding in walk(place, skipped_among_media, depth=1):
             if isinstance(finding, File):
                 by_name = format_by_name(finding.key.rpartition("/")[2])
                 counts.update([] if by_name is None else [by_name])
                 is_json = finding.key.lower().endswith(".json")
+                if by_name == "voc" and first_xml is None:
+                    first_xml = Location.parse(finding.path)
                 has_metadata = has_metadata or finding.key.rpartition("/")[2] == NAME
                 documents += [Location.parse(finding.path)] if is_json else []
         if counts:
@@ -206,13 +224,14 @@ def guess_format(place: Location) -> AnnotationFormat:
                     f" and {counts['yolo']} .txt files: name the format with"
                     f" {option_name('annotation_format')}, voc or yolo"
                 )
-            return most
-        if any(map(is_coco, documents)):
-            return "coco"
+            return "cvat" if most == "voc" and first_xml and is_cvat(first_xml) else most
+        for document in documents[:_LOOKED_AT]:
+            if is_coco(document) or is_labelme(document):
+                return "coco" if is_coco(document) else "labelme"
         if has_metadata:
             return "hub"
     raise ConfigError(
-        f"{option_name('annotations', place)}: expected a .json, .jsonl or .csv file, or a"
+        f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml or .csv file, or a"
         " folder of .json, .jsonl, .xml or .txt files; name the format with"
         f" {option_name('annotation_format')}"
     )

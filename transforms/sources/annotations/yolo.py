@@ -28,6 +28,7 @@ from recordmill.strict_json import to_text
 from recordmill.transforms.model.annotations import SEGMENTATION, Corners, ObjectCollector
 from recordmill.transforms.sources.annotations.annotation_files import (
     AnnotationFolder,
+    around,
     fractions_message,
     is_digits,
     is_out_of_range,
@@ -141,8 +142,7 @@ def _polygon(texts: Sequence[str], where: str, name: str) -> _Line:
     if is_out_of_range(numbers):
         more = "; keypoints need kpt_shape in data.yaml"
         raise ValueError(fractions_message(what, texts) + more)
-    across, down = numbers[::2], numbers[1::2]
-    return _Line((min(across), min(down), max(across), max(down)), name, numbers)
+    return _Line(around(numbers), name, numbers)
 
 
 class _Names(NamedTuple):
