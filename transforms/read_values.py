@@ -168,6 +168,8 @@ class ReadStep(OrderedStep):
         `{"5": "test", "*": "train"}`; `*` stands for all other values.
       split_files: {split: path of a list of the names of its files}, one per line; `*` in place of
         a path stands for all files in no list.
+      column_from: {column: part of paths, as for `label_from`} of columns of text that paths give.
+      key_from: Part of the path of a file that is the key of its record. Default: the whole path.
     """
 
     takes: ClassVar[tuple[Any, ...]] = (beam.Pipeline, beam.pvalue.PBegin)
@@ -184,6 +186,8 @@ class ReadStep(OrderedStep):
     group_from: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict)
     split_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    column_from: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    key_from: str | None = None
 
     def _check_together(self) -> None:
         name = type(self).__name__

@@ -335,6 +335,22 @@ def by_column(texts: Sequence[str]) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
+def columns_from(texts: Sequence[str]) -> dict[str, str]:
+    """Parse `lang=folder:1,year=`, possibly repeated, into {column: part of a path}, sorted."""
+    out: dict[str, str] = {}
+    for part in (part for text in texts for part in split_list(text)):
+        name, equals, fact = part.partition("=")
+        if not name or not equals:
+            raise ValueError(
+                f"expected NAME=FACT,..., such as speaker=([^_]+)_ or lang=folder:1; got {part!r}"
+                " (a FACT with a comma is in double quotes with its name)"
+            )
+        fact = fact or f"{name}="
+        if out.setdefault(name, fact) != fact:
+            raise ValueError(f"expected one part for {name!r}, got {out[name]!r} and {fact!r}")
+    return dict(sorted(out.items()))
+
+
 def split_map(texts: Sequence[str]) -> dict[str, str]:
     """Parse `5=test,*=train`, possibly repeated, into {value: split}, sorted by value."""
     out: dict[str, str] = {}

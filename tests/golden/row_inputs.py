@@ -274,6 +274,13 @@ def _texts(root: pathlib.Path) -> None:
     )
 
 
+@makes("languages")
+def _languages(root: pathlib.Path) -> None:
+    for number, (label, text) in enumerate(_messages(24)):
+        path = root / f"languages/{('de', 'en', 'fr')[number % 3]}/s{number % 5}_{number}.tsv"
+        put(path, f"sentence\tlabel\n{text}\t{label}\n")
+
+
 @makes("tokenizer.json bytes.json glove.6B.100d.txt sms.model")
 def _models(root: pathlib.Path) -> None:
     import tokenizers

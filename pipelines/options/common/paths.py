@@ -76,6 +76,26 @@ class PathsConfig:
         " files in no list.",
     )
 
+    column_from: Mapping[str, str] = option(
+        {},
+        group=MEANING,
+        after="group_from",
+        parse=values.columns_from,
+        repeat=True,
+        metavar="NAME=FACT,...",
+        help="Columns of text from the paths of files, such as speaker=([^_]+)_ or lang=folder:1;"
+        " FACT is as for --label-from. year= is the value of the folders year=VALUE. They become"
+        " features, and other options may name them. May be repeated.",
+    )
+    key_from: str | None = option(
+        None,
+        group=MEANING,
+        after="column_from",
+        metavar="top|parent|folder:N|file|KEY=|REGEX",
+        help="Part of the path of a file that is the key of its record, as for --label-from, such"
+        " as 'id([0-9]+)'. Default: the whole path.",
+    )
+
     def path_shaping(self) -> dict[str, Any]:
         """Return the content of the lists of splits, which shapes bytes. Raises ConfigError."""
         lists = {

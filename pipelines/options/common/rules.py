@@ -179,6 +179,10 @@ RULES: tuple[Rule, ...] = (
     _only("documents", "document"),
     _only("label-from group-from", "self held values document", why="or use --label-column or"
           " --group-column"),
+    _only("column-from", "self held values document"),
+    _only("key-from", "self document", why="or use --key-column"),
+    _excludes("key-from", "documents=line", why="which makes several records of a file"),
+    _excludes("key-column", "key-from"),
     _only("split-files", "self named document", why="or use --split-column or --split-from"),
     _only("@rows -decimal -encoding -format -max-row-bytes", "named held values"),
     _only("decimal", "named held values", unless="annotations"),

@@ -64,6 +64,8 @@ class Inputs:
         for all other values.
       split_files: {split: path of a list of the names of its files}; `*` in place of a path stands
         for all files that no list names. Other parts of the input then give no splits.
+      column_from: {column: part of a path, as in `PathFact`} of columns of text that paths give.
+      key_from: Part of a path that is the key of a file, as in `PathFact`; None for the whole path.
 
     Raises:
       ConfigError: A value is invalid.
@@ -75,6 +77,8 @@ class Inputs:
     group_from: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     split_files: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    column_from: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    key_from: str | None = None
 
     def __post_init__(self) -> None:
         if self.split_files and self.split_from == "auto":
@@ -90,6 +94,15 @@ class Inputs:
             PathFact.parse("label_from", self.label_from)
         if self.group_from is not None:
             PathFact.parse("group_from", self.group_from)
+        if self.key_from is not None:
+            PathFact.parse("key_from", self.key_from)
+        for name, text in self.column_from.items():
+            if name.startswith("__"):
+                raise ConfigError(
+                    f"{option_name('column_from')}: {name!r} starts with two underscores, which is"
+                    " reserved for system columns: choose another name"
+                )
+            PathFact.parse("column_from", text)
 
     @classmethod
     def of(cls, inputs: str | Inputs) -> Inputs:

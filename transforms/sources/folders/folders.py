@@ -12,6 +12,8 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.notes import Note
@@ -68,6 +70,7 @@ from recordmill.transforms.sources.folders.role_folders import holds_no_images
 from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 
+EXAMPLES = 3  # files in a message
 _NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
 
 # Extensions of other files that often lie beside images.
@@ -109,13 +112,18 @@ def may_be(name: str, leave_out: Collection[str]) -> bool:
 
 
 class LabelledFile(NamedTuple):
-    """A file with the facts in its path, and ARCHIVE#OFFSET as its source in an archive."""
+    """A file with the facts in its path, and ARCHIVE#OFFSET as its source in an archive.
+
+    key: if a part of the path is the key of the record. columns: values of `Inputs.column_from`.
+    """
 
     file: File
     label: str | None
     split: str | None
     group: str | None = None
     source: str | None = None
+    key: str | None = None
+    columns: tuple[str | None, ...] = ()
 
 
 class RejectedFile(NamedTuple):
@@ -146,6 +154,7 @@ def list_files(
 
 
 def walk_files(
+    inputs: Inputs,
     laid_out: Sequence[LaidOutInput],
     *,
     unlabelled: Unlabelled,
@@ -158,7 +167,8 @@ def walk_files(
     """Yield the files of inputs, skipped paths and rejects.
 
     Args:
-      laid_out: The inputs.
+      inputs: The inputs.
+      laid_out: The same with the layouts of their paths.
       unlabelled: Whether files without a label are rejected.
       leave_out: Extensions to skip (without dot, in lower case). They do not apply to a file, nor
         to a pattern that ends in one of them.
@@ -173,7 +183,9 @@ def walk_files(
     """
     leave_out = frozenset(leave_out)  # every file is looked up
     alone = len(laid_out) == 1
-    first, labelled, grouped, divided = None, False, False, False
+    labelled, grouped, divided = False, False, False
+    first: list[str] = []
+    values: set[int] = set()  # columns that have a value in a path
     for number, (one, finder) in enumerate(zip(laid_out, unused, strict=True)):
         root = one.root
         skipped = leave_out
@@ -189,14 +201,17 @@ def walk_files(
                 item = member.file
                 found = _classify(member, one, unlabelled, skipped)
                 if not isinstance(found, SkippedPath):
-                    first, labelled = first or item.key, labelled or found.label is not None
+                    first += [item.key] if len(first) < EXAMPLES else []
+                    labelled = labelled or found.label is not None
                 if lists is not None and isinstance(found, RejectedFile):
                     lists.see(found.reject.key)
                 if isinstance(found, LabelledFile):
                     if lists is not None:
                         found = found._replace(split=lists.find(item.path, found.file.key))
                     grouped = grouped or found.group is not None
-                    divided = True  # or it would be rejected
+                    divided = True  # or it would be rejected, as without a key
+                    if found.columns:
+                        values.update(n for n, one in enumerate(found.columns) if one is not None)
                     if finder is not None:
                         finder.see(item.key)
                 if isinstance(found, LabelledFile) and one.archives is not None:
@@ -222,6 +237,11 @@ def walk_files(
         label=(layout.labels if must else None, labelled),
         group=(layout.groups, grouped),
         split=(layout.split_fact, divided),
+        key=(layout.keys, divided),
+        columns={
+            f"{name}={text}": number in values
+            for number, (name, text) in enumerate(inputs.column_from.items())
+        },
     )
 
 
@@ -240,7 +260,7 @@ def _classify(
     if has_extension(name, leave_out):
         return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
     layout = laid_out.layout
-    split, label, group = laid_out.facts(file.key)
+    split, label, group, key, columns = laid_out.facts(file.key)
     label = label if given is None else given
     label = None if label is not None and label.isspace() else label
     if laid_out.root.prefix:
@@ -248,13 +268,15 @@ def _classify(
     problem = file_problem(file)
     if problem is None and layout.splits is not None and split is None:
         problem = RejectCause(Reason.BAD_NAME, f"no split: expected {layout.form}")
+    if problem is None and layout.keys is not None and key is None:
+        problem = RejectCause(Reason.BAD_NAME, f"no key: expected {layout.keys} in the path")
     if problem is None and label is None and layout.labels is not None and unlabelled == "reject":
         problem = no_label(expected or layout.form)
     if problem is None and label is not None and (why := label_problem(label)):
         problem = RejectCause(Reason.BAD_NAME, why)
     if problem is not None:
         return RejectedFile(Reject(shown(file.key), "read", *problem), label)
-    return LabelledFile(file, label, split, group)
+    return LabelledFile(file, label, split, group, None, key, columns)
 
 
 def _lineage(file: File, root: InputRoot) -> str | None:
@@ -329,8 +351,8 @@ class FileTree:
 
     @property
     def unique_keys(self) -> bool:
-        """True, because a key is a path."""
-        return True
+        """True if a key is a path."""
+        return Inputs.of(self.input).key_from is None
 
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
@@ -375,12 +397,16 @@ class FileTree:
         """Yield the files with the labels of their paths."""
         trees = [one.archives for one in self._laid_out if one.archives is not None]
         archived, sampled = bool(trees), any(one.has_samples for one in trees)
-        found = ReferenceCollector(schema=ARCHIVED if archived else COLUMNS)
+        inputs = Inputs.of(self.input)
+        placed = archived or inputs.key_from is not None
+        users = [pa.field(name, pa.string()) for name in inputs.column_from]
+        schema = pa.schema([*(ARCHIVED if placed else COLUMNS), *users])
+        found = ReferenceCollector(schema=schema)
         finder = CompanionFinder(Inputs.of(self.input), self.companions, sampled=sampled)
         unused = unused_splits(self._laid_out)
-        inputs = Inputs.of(self.input)
         lists = SplitLists.of(inputs)
         files = walk_files(
+            inputs,
             self._laid_out,
             unlabelled=self.unlabelled,
             leave_out=self.leave_out,
@@ -392,8 +418,10 @@ class FileTree:
         for one in files:
             if isinstance(one, LabelledFile):
                 finder.add_record(one.file.key)
-                more = (one.source,) if archived else ()
-                found.add(*one.file, *more, label=one.label, split=one.split, group=one.group)
+                place = (one.source or one.file.key,) if placed else ()
+                file = one.file if one.key is None else one.file._replace(key=one.key)
+                more = (*place, *one.columns)
+                found.add(*file, *more, label=one.label, split=one.split, group=one.group)
             elif isinstance(one, SkippedPath):
                 found.filter(one)
             else:

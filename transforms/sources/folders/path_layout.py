@@ -13,7 +13,8 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError
@@ -57,6 +58,8 @@ class FileFacts(NamedTuple):
     split: str | None
     label: str | None
     group: str | None
+    key: str | None = None
+    columns: tuple[str | None, ...] = ()
 
 
 class LaidOutInput(NamedTuple):
@@ -81,35 +84,43 @@ class LaidOutInput(NamedTuple):
     def facts(self, key: str) -> FileFacts:
         """Return the facts in the path of a file, given its path relative to the input."""
         split, label = self.layout.split_and_label(key)
-        return FileFacts(self.split or split, label, self.layout.group(key))
+        return FileFacts(
+            self.split or split, label, self.layout.group(key), *self.layout.further(key)
+        )
 
 
 def refuse_no_facts(
-    first: str | None,
+    first: Sequence[str],
     *,
     label: tuple[str | None, bool],
     group: tuple[str | None, bool],
     split: tuple[str | None, bool] = (None, False),
+    key: tuple[str | None, bool] = (None, False),
+    columns: Mapping[str, bool] = MappingProxyType({}),
 ) -> None:
-    """Check that at least one path gives a class, a group or a split, if options require them.
+    """Check that at least one path gives each fact that options require.
 
     Args:
-      first: Key of the first file; None without files.
+      first: Keys of the first files.
       label: Value of the option if paths must give classes, and whether a path does.
       group: The same for groups.
       split: The same for splits.
+      key: The same for keys.
+      columns: {value of the option: whether a path gives it} of columns.
 
     Raises:
       ConfigError: No path gives one of them.
     """
     for option, noun, (text, found) in (
         ("label_from", "class", label), ("group_from", "group", group),
-        ("split_from", "split", split),
+        ("split_from", "split", split), ("key_from", "key", key),
+        *(("column_from", "value", one) for one in columns.items()),
     ):  # fmt: skip
-        if text is not None and first is not None and not found:
+        if text is not None and first and not found:
+            are = "file is" if len(first) == 1 else "files are"
             raise ConfigError(
-                f"{option_name(option, text)}: no path gives a {noun}; the first file is"
-                f" {shown(first)}"
+                f"{option_name(option, text)}: no path gives a {noun}; the first {are}"
+                f" {', '.join(map(shown, first))}"
             )
 
 
@@ -298,7 +309,12 @@ def _lay_out_one(
             of_files=rules.file_names is not None,
             advise_masks=rules.advise_masks,
         )
-    layout = dataclasses.replace(layout, split_map=inputs.split_map)
+    layout = dataclasses.replace(
+        layout,
+        split_map=inputs.split_map,
+        columns=tuple(inputs.column_from.values()),
+        keys=inputs.key_from,
+    )
     return LaidOutInput(given, layout, split, archives, inner, unused)
 
 

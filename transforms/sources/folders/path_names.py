@@ -32,6 +32,8 @@ class PathLayout:
       groups: As `Inputs.group_from`.
       split_map: As `Inputs.split_map`, for splits that are a part of paths.
       with_masks: Whether folders such as `images`, which are beside those of masks, mean nothing.
+      columns: The parts of a path that are columns, as `Inputs.column_from`.
+      keys: As `Inputs.key_from`.
     """
 
     splits: str | None = None
@@ -42,6 +44,8 @@ class PathLayout:
     groups: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     with_masks: bool = False
+    columns: tuple[str, ...] = ()
+    keys: str | None = None
 
     @property
     def depth(self) -> int:
@@ -92,6 +96,15 @@ class PathLayout:
     def _parts(self, key: str) -> list[str]:
         return (without_image_folders(key) if self.with_masks else key).split("/")
 
+    def further(self, key: str) -> tuple[str | None, tuple[str | None, ...]]:
+        """Return the key and the columns of a file, given its path relative to the input."""
+        if self._key is None and not self.columns:
+            return None, ()
+        *folders, name = self._parts(key)
+        folders = self._below_split(folders)
+        found = None if self._key is None else self._key.of(folders, name)
+        return found, tuple(one.of(folders, name) for one in self._columns)
+
     def _below_split(self, folders: list[str]) -> list[str]:
         """Return the folders around a file without the folder of its split."""
         if self._split is not None:
@@ -134,6 +147,14 @@ class PathLayout:
     def _split(self) -> PathFact | None:
         fact = self.split_fact
         return None if fact is None else PathFact.parse("split_from", fact)
+
+    @functools.cached_property
+    def _key(self) -> PathFact | None:
+        return None if self.keys is None else PathFact.parse("key_from", self.keys)
+
+    @functools.cached_property
+    def _columns(self) -> tuple[PathFact, ...]:
+        return tuple(PathFact.parse("column_from", text) for text in self.columns)
 
     @functools.cached_property
     def _group(self) -> PathFact | None:

@@ -61,6 +61,11 @@ ROW = "__row__"
 SECTIONS = pa.schema([*COLUMNS, *(pa.field(name, pa.int64()) for name in (START, END, ROW))])
 
 
+def section_columns(count: int) -> tuple[str, ...]:
+    """Return the names of the columns of sections with facts of paths."""
+    return tuple(f"__fact_{number}__" for number in range(count))
+
+
 @dataclasses.dataclass
 class ReferenceCollector:
     """Collects references, rejects and filter counts into parts of `limits.REFERENCE_ROWS` rows.
@@ -163,6 +168,12 @@ class SectionCollector(ReferenceCollector):
     schema: pa.Schema = SECTIONS
     bytes: int = 0
 
+    @classmethod
+    def with_facts(cls, count: int) -> SectionCollector:
+        """Return a collector of sections with columns for a number of facts of paths."""
+        facts = [pa.field(name, pa.string()) for name in section_columns(count)]
+        return cls(schema=pa.schema([*SECTIONS, *facts]))
+
     def has_room(self, size: int) -> bool:
         """Return whether a section of `size` bytes fits into the current part."""
         if not self.count:
@@ -181,10 +192,11 @@ class SectionCollector(ReferenceCollector):
         label: str | None,
         split: str | None,
         group: str | None = None,
+        columns: tuple[str | None, ...] = (),
     ) -> None:
-        """Add a section of a file under the key FILE@START."""
+        """Add a section of a file under the key FILE@START. columns: facts of its path."""
         key, path, size, mtime = file
-        where = (section.start, section.end, section.row)
+        where = (section.start, section.end, section.row, *columns)
         key = f"{key}@{section.start}"
         self.add(key, path, size, mtime, *where, label=label, split=split, group=group)
         self.bytes += section.size

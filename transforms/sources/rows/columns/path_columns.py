@@ -9,6 +9,7 @@ from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.notes import Note
 from recordmill.option_names import option_name
+from recordmill.transforms.model.source import Parts
 from recordmill.transforms.model.usual_columns import LABELS
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
@@ -72,8 +73,8 @@ def unread_columns(
         f" ({', '.join(f'{key}=' for key in unread)})"
     )
     options = (
-        f"--label-column {unread[0]} takes the classes from them, --group-column groups, and"
-        " --split-column splits"
+        f"--label-column {unread[0]} takes the classes from them, --group-column groups,"
+        f" --split-column splits, and --column-from {unread[0]}= a column of text"
     )
     classless = roles.classes is None and roles.target is None
     if classless and not may_lack_classes and not {key.lower() for key in unread} <= _OTHERS:
@@ -82,6 +83,32 @@ def unread_columns(
             " records without classes, and does not read them"
         )
     return {"folders": Note("unread", f"{text}, which are not read: {options}")}
+
+
+def refuse_repeated(given: Collection[str], names: Collection[str], *, where: str) -> None:
+    """Check that columns that paths give are not columns of the files, too.
+
+    Args:
+      given: Columns that paths give.
+      names: Columns of the files, and keys of folders with a role.
+      where: The input, for messages.
+
+    Raises:
+      ConfigError: A column is both.
+    """
+    if twice := sorted({*given}.intersection(names)):
+        raise ConfigError(
+            f"{option_name('column_from')}: {where} has a column {twice[0]!r}, too: give the column"
+            " of paths another name"
+        )
+
+
+def without_nulls(parts: Parts, columns: Mapping[str, str]) -> set[str]:
+    """Return the columns that all paths give. columns: {column of sections: column of records}."""
+    found = dict(columns)
+    for part in parts if columns else ():
+        found = {name: column for name, column in found.items() if not part[name].null_count}
+    return {*found.values()}
 
 
 def path_column(role: str, text: str) -> str:

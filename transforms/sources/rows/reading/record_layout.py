@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_names import option_name
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.usual_columns import OF_FLAGS
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -163,11 +164,27 @@ def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser) -> Rows:
     for name in rows.columns.schema.names:
         column = parser.mask_missing(name, rows.columns[name])
         if name in written:
-            kind = layout.columns.field(name).type
-            if column.type != kind:
-                values, unfit = parser.cast_or_null(column, kind)
-                for row in np.flatnonzero(unfit).tolist():
-                    misfits.setdefault(row, type_mismatch(name, kind, column[row].as_py()))
-                column = parser.mask_missing(name, values)
+            column = _cast(name, column, layout.columns.field(name).type, parser, misfits)
         columns[name] = column
     return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)
+
+
+def cast_columns(rows: Rows, names: Iterable[str], schema: pa.Schema, parser: ValueParser) -> Rows:
+    """Return rows with columns cast to their types in a schema, as far as it has them."""
+    columns, misfits = rows.columns, dict[int, str]()
+    for name in {*names}.intersection(schema.names):
+        column = _cast(name, columns[name], schema.field(name).type, parser, misfits)
+        columns = batch.set_column(columns, name, column)
+    return rows.replace(columns, misfits)
+
+
+def _cast(
+    name: str, column: pa.Array, kind: pa.DataType, parser: ValueParser, misfits: dict[int, str]
+) -> pa.Array:
+    """Return a column as another type. misfits: gets the problems of rows whose value has none."""
+    if column.type == kind:
+        return column
+    values, unfit = parser.cast_or_null(column, kind)
+    for row in np.flatnonzero(unfit).tolist():
+        misfits.setdefault(row, type_mismatch(name, kind, column[row].as_py()))
+    return parser.mask_missing(name, values)

@@ -27,6 +27,7 @@ from recordmill.transforms.sources.folders.path_layout import (
     lay_out,
     split_source,
 )
+from recordmill.transforms.sources.folders.references import section_columns
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.reading.row_file import Noun, Origin, RowFile
@@ -158,10 +159,17 @@ class RowInput:
         return {column: path_column(role, text) for column, role, text in given if text is not None}
 
     @property
+    def path_columns(self) -> Mapping[str, str]:
+        """{column of sections: column of records} of the columns that paths give."""
+        names = Inputs.of(self.input).column_from
+        return dict(zip(section_columns(len(names)), names, strict=True))
+
+    @property
     def used_keys(self) -> set[str | None]:
         """Keys of folders KEY=VALUE that options name for a fact in paths."""
         inputs = Inputs.of(self.input)
-        return {named_key(inputs.group_from), named_key(inputs.label_from)}
+        given = (inputs.group_from, inputs.label_from, *inputs.column_from.values())
+        return {named_key(text) for text in given}
 
     def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:
         """Return the facts about the paths of the files.

@@ -28,6 +28,7 @@ from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
 from recordmill.transforms.sources.files.other_kinds import RECORDS, TFRECORDS
 from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.folders.folders import EXAMPLES
 from recordmill.transforms.sources.folders.path_layout import refuse_no_facts, unused_splits
 from recordmill.transforms.sources.folders.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.row_formats.columnar.columnar import ColumnarFile, split_rows
@@ -80,10 +81,13 @@ def list_sections(
     Raises:
       ConfigError: A file cannot be parsed, or there are no rows.
     """
-    found = SectionCollector()
+    given = Inputs.of(rows.input)
+    found = SectionCollector.with_facts(len(given.column_from))
     anomalies: list[tuple[str, QuoteAnomalies]] = []
     unused = unused_splits(rows.laid_out)
-    first, labelled, grouped = None, False, False
+    labelled, grouped = False, False
+    first: list[str] = []
+    values: set[int] = set()  # columns that have a value in a path
     header_only, has_rows = None, False  # the first file that has a header alone
     for one in rows.find(unused):
         if isinstance(one, SkippedPath):
@@ -92,7 +96,8 @@ def list_sections(
             found.rejects.append(one)
         else:
             file, facts = one
-            first = first or file.key
+            first += [file.key] if len(first) < EXAMPLES else []
+            values.update(n for n, one in enumerate(facts.columns) if one is not None)
             labelled, grouped = labelled or bool(facts.label), grouped or facts.group is not None
             with as_config_error(file):
                 opened = rows.open(file)
@@ -103,7 +108,14 @@ def list_sections(
                     has_rows = has_rows or not is_empty
                     if not found.has_room(section.size):
                         yield found.take()
-                    found.add_section(file, section, **facts._asdict())
+                    found.add_section(
+                        file,
+                        section,
+                        label=facts.label,
+                        split=facts.split,
+                        group=facts.group,
+                        columns=facts.columns,
+                    )
             if opened.quote_anomalies:
                 anomalies.append((file.key, opened.quote_anomalies))
         if found.full:
@@ -124,11 +136,14 @@ def list_sections(
             + matched_folders(Inputs.of(rows.input))
             + (f"; {RECORDS}" if found.totals[f"left out as {TFRECORDS}"] else "")
         )
-    given = Inputs.of(rows.input)
     refuse_no_facts(
         first,
         label=(given.label_from if must_label else None, labelled),
         group=(given.group_from, grouped),
+        columns={
+            f"{name}={text}": number in values
+            for number, (name, text) in enumerate(given.column_from.items())
+        },
     )
     notes = tuple(quote_notes(anomalies).values())
     yield ListingPart(notes=notes, facts=rows.facts(unused))

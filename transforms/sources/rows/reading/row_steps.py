@@ -61,8 +61,10 @@ from recordmill.transforms.sources.rows.columns.number_columns import (
 from recordmill.transforms.sources.rows.columns.path_columns import (
     path_columns,
     path_values,
+    refuse_repeated,
     unread_columns,
     with_path_columns,
+    without_nulls,
 )
 from recordmill.transforms.sources.rows.columns.record_columns import (
     SYSTEM_FIELDS,
@@ -82,6 +84,7 @@ from recordmill.transforms.sources.rows.reading.record_layout import (
     Attached,
     References,
     RowLayout,
+    cast_columns,
     split_source_of_rows,
     typed_rows,
     written_field,
@@ -198,11 +201,14 @@ class RowSteps(RowOptions):
         refuse_delimiter(list(column_types), self.format, where)
         refuse_unknown_missing(parser, column_types, where=where)
         in_path, used = self.row_input.path_roles, self.row_input.used_keys
+        columns = self.row_input.path_columns
+        keys = [key for key in facts.partitions if key not in columns.values()]
         from_path = path_columns(
-            facts.partitions, column_types, self, labelled=batch.LABEL in in_path, used=used
+            keys, column_types, self, labelled=batch.LABEL in in_path, used=used
         )
         of_flags = (OF_FLAGS,) if self.label_columns else ()
-        of_path = (*from_path, *in_path.values(), *of_flags)
+        refuse_repeated(columns.values(), column_types, where=where)
+        of_path = (*from_path, *in_path.values(), *columns.values(), *of_flags)
         roles = self._roles([*column_types, *of_path])
         found = [key for key in facts.partitions if key not in column_types and key not in used]
         classless = self.label_type == "none" or not self._needs_classes
@@ -211,6 +217,8 @@ class RowSteps(RowOptions):
         }
         text = ColumnType(types=(pa.string(),))
         column_types = {**column_types, **dict.fromkeys(of_path, text)}
+        for name in without_nulls(parts, columns) if self._infers_nullability else ():
+            column_types[name] = text._replace(nullable=False)
         if roles.flags:
             column_types |= infer_flags(parts, self.row_input, roles.flags, here=self._infers_here)
             notes |= flag_notes(column_types[OF_FLAGS], roles.flags)
@@ -267,7 +275,7 @@ class RowSteps(RowOptions):
             class_names=class_names,
             of_values=class_names is None and holds_values(roles, column_types),
             from_path=from_path,
-            from_listing={name: column for column, name in in_path.items()},
+            from_listing={name: column for column, name in [*in_path.items(), *columns.items()]},
             typed=() if header is None else self._typed_columns(header),
         )
 
@@ -432,6 +440,8 @@ class RowSteps(RowOptions):
             name: [one[column] for one in listed] for name, column in layout.from_listing.items()
         }
         rows = with_path_columns(rows, path_values(layout.from_path, names) | of_file)
+        if columns := self.row_input.path_columns:
+            rows = cast_columns(rows, columns.values(), layout.columns, parser)
         if roles.target in of_file:
             rows = read_numbers(rows, roles.target, self.label_type, parser)
         filtered = rows.skipped

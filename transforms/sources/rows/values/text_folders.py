@@ -50,6 +50,7 @@ from recordmill.transforms.sources.folders.path_names import splits_in
 from recordmill.transforms.sources.folders.references import (
     SectionCollector,
     Unlabelled,
+    section_columns,
 )
 from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.folders.unused_splits import unused_notes
@@ -164,12 +165,13 @@ class TextFolder(RowSource):
 
     def _scan(self) -> Iterator[ListingPart]:
         """Yield the files, or sections of them, with the labels of their paths."""
-        found = SectionCollector()
+        inputs = Inputs.of(self.input)
+        found = SectionCollector.with_facts(len(inputs.column_from))
         files = named = 0
         unused = unused_splits(self._laid_out)
-        inputs = Inputs.of(self.input)
         lists = SplitLists.of(inputs)
         for one in walk_files(
+            inputs,
             self._laid_out,
             unlabelled=self.unlabelled,
             leave_out=self.leave_out,
@@ -210,9 +212,9 @@ class TextFolder(RowSource):
     ) -> Layout:
         """Return the layout of the documents."""
         del parts, keep
-        fields = TEXT_FIELDS if self.numbers is None else (*TEXT_FIELDS, self.numbers.field)
+        numbers = () if self.numbers is None else (self.numbers.field,)
         return Layout(
-            columns=pa.schema(fields),
+            columns=pa.schema([*self._fields, *numbers]),
             labelled=self.numbers is None and facts.labelled,
             grouped=Inputs.of(self.input).group_from is not None,
             split_source=facts.split_source,
@@ -245,6 +247,17 @@ class TextFolder(RowSource):
         _refuse_rows(found)
         return found
 
+    @property
+    def _listed(self) -> tuple[str, ...]:
+        """Columns of sections with the columns that paths give."""
+        return section_columns(len(Inputs.of(self.input).column_from))
+
+    @property
+    def _fields(self) -> tuple[pa.Field, ...]:
+        """Fields of the records, without that of numbers to predict."""
+        columns = Inputs.of(self.input).column_from
+        return (*TEXT_FIELDS, *(pa.field(name, pa.string()) for name in columns))
+
     def _file_names(self, root: InputRoot) -> Iterator[str]:
         for one in list_files(root, depth=0):
             if isinstance(one, File) and may_be(one.key, self.leave_out):
@@ -263,21 +276,25 @@ class TextFolder(RowSource):
         return PlainLines(origin, self._shape)
 
     def _list(self, member: LabelledFile, found: SectionCollector) -> Iterator[ListingPart]:
-        file, label, split, group, _ = member
+        file, label, split, group, *_, key, columns = member
         if self.documents == "file":
             if file.size > self.max_row_bytes:
                 found.reject(file.key, self._too_large(file.size))
                 return
             if not found.has_room(file.size):
                 yield found.take()
-            found.add(*file, 0, file.size, 1, label=label, split=split, group=group)
+            file = file._replace(key=key or file.key)
+            more = (0, file.size, 1, *columns)
+            found.add(*file, *more, label=label, split=split, group=group)
             found.bytes += file.size
             return
         try:
             for section in self._open(file).sections(limits.PART_BYTES):
                 if not found.has_room(section.size):
                     yield found.take()
-                found.add_section(file, section, label=label, split=split, group=group)
+                found.add_section(
+                    file, section, label=label, split=split, group=group, columns=columns
+                )
         except RecordError as error:
             found.reject(file.key, RejectCause(error.reason, error.detail))
         except Utf16Error:
@@ -298,7 +315,8 @@ class TextFolder(RowSource):
                 rejects.append(Reject(listed[batch.KEY], "read", error.reason, error.detail))
         kept = sections.take(pa.array(at, pa.int64()))
         arrays = [*(kept[name] for name in SYSTEM_COLUMNS), pa.array(texts, pa.string())]
-        rows = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
+        arrays += [kept[name] for name in self._listed]
+        rows = pa.record_batch(arrays, schema=pa.schema(self._fields))
         return ListingPart(rows=rows if at else None, rejects=rejects)
 
     def _lines(self, sections: pa.RecordBatch) -> Iterator[ListingPart]:
@@ -307,13 +325,13 @@ class TextFolder(RowSource):
             with as_run_error(file):
                 for rows in self._open(file).read(section, wanted, (LINE,)):
                     count = len(rows.columns)
-                    given = [
-                        pa.repeat(pa.scalar(listed[name], pa.string()), count)
-                        for name in SYSTEM_COLUMNS[1:]
-                    ]
+                    system, columns = (
+                        [pa.repeat(pa.scalar(listed[name], pa.string()), count) for name in names]
+                        for names in (SYSTEM_COLUMNS[1:], self._listed)
+                    )
                     keys = numbered_keys(rows, [file.key])
-                    arrays = [keys, *given, rows.columns[LINE]]
-                    found = pa.record_batch(arrays, schema=pa.schema(TEXT_FIELDS))
+                    arrays = [keys, *system, rows.columns[LINE], *columns]
+                    found = pa.record_batch(arrays, schema=pa.schema(self._fields))
                     blank = is_only_space(rows.columns[LINE])
                     rejects = [
                         Reject(key, "read", *ONLY_SPACE) for key in keys.filter(blank).to_pylist()
