@@ -37,6 +37,7 @@ from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.folders.companions import Companion
 from recordmill.transforms.sources.folders.folders import NOT_IMAGES
 from recordmill.transforms.sources.folders.references import Unlabelled
+from recordmill.transforms.sources.media.object_columns import object_columns
 
 IMAGES = Group(30, "Images", shapes_bytes=True)
 
@@ -85,6 +86,7 @@ def data_type(config: ImagesConfig) -> DataType:
     companions += [] if config.masks else ["masks"]
     # Either option selects the images of samples, as the note advises.
     companions += [] if config.masks or config.exclude_keys else ["samples"]
+    labels = read_labels(config.labels_file)
     files = files_of(
         config,
         leave_out=NOT_IMAGES,
@@ -92,9 +94,11 @@ def data_type(config: ImagesConfig) -> DataType:
         raw="images",
         companions=companions,
         masks=beside_masks,
+        boxes=lambda file: object_columns(file, labels, config.object_rules(labels)),
     )
     pixels = None if files.records is None else files.records.pixels
-    has_boxes = bool(config.annotations) or (pixels is not None and pixels.has_objects)
+    of_records = files.has_boxes or (pixels is not None and pixels.has_objects)
+    has_boxes = bool(config.annotations) or of_records
     held_masks = pixels if pixels is not None and pixels.class_mask is not None else None
     options = config.images.make()
     masks = config.mask_options(held_masks)
@@ -107,7 +111,7 @@ def data_type(config: ImagesConfig) -> DataType:
         augment=config.augment,
         augment_all=config.augment_all,
         unlabelled=has_boxes or unlabelled == "keep",
-        objects=object_options(config, pixels),
+        objects=object_options(config, pixels, of_tables=files.has_boxes),
         classed=config.image_class_rule(has_boxes=has_boxes) is not None,
         feature_set=config.feature_set,
         masks=masks,

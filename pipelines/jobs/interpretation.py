@@ -226,6 +226,9 @@ def bins_of(config: CommonConfig, roles: ColumnRoles | None) -> LabelBins | None
     return LabelBins(roles.target, config.label_bins)
 
 
+_OF_BOXES = "none for images; boxes have their own"
+
+
 def _classes(
     config: CommonConfig, roles: ColumnRoles | None, layout: Layout, columns: Sequence[str]
 ) -> str:
@@ -243,6 +246,8 @@ def _classes(
             return _class_column(layout.roles)
         if (intervals := value_of(config, "intervals")) is not None:
             return f"--intervals {intervals}"
+        if OBJECTS in layout.columns.names:
+            return _OF_BOXES
         if config.label_type == "none":
             return "none, because of --label-type none"
         return (
@@ -250,7 +255,7 @@ def _classes(
         )
     if not layout.labelled:
         if OBJECTS in layout.columns.names:
-            return "none for images; boxes have their own"
+            return _OF_BOXES
         if roles is not None and config.label_type == "none":
             return "none, because of --label-type none"
         return "none" if roles is None else f"none{_options(columns)}"

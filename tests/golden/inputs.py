@@ -219,7 +219,7 @@ def _masks(root: pathlib.Path) -> None:
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
     "coco-splits keypoints.json hub-boxes "
-    "labelme cvat.xml"
+    "labelme cvat.xml hub-tables"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -275,6 +275,19 @@ def _annotated(root: pathlib.Path) -> None:
     persons = [{**one, "keypoints": points} for one in found["categories"][:2]]
     more = {"annotations": pointed, "categories": [*persons, found["categories"][2]]}
     put(root / "keypoints.json", json.dumps({**found, **more}))
+    held = [
+        {
+            "image": {"bytes": (root / "coco" / name).read_bytes(), "path": name},
+            "objects": {
+                "bbox": [list(map(float, one["bbox"])) for one in some],
+                "category": [one["category_id"] for one in some],
+            },
+        }
+        for name, (_, some) in annotated.items()
+    ]
+    (root / "hub-tables").mkdir()
+    pq.write_table(pa.Table.from_pylist(held[:7]), root / "hub-tables" / "train.parquet")
+    pq.write_table(pa.Table.from_pylist(held[7:]), root / "hub-tables" / "test.parquet")
     cvat = "".join(f"<label><name>kind {n}</name></label>" for n in (1, 2, 3))
     cvat = f"<annotations><meta><task><labels>{cvat}</labels></task></meta>"
     for name, ((width, height), some) in annotated.items():

@@ -4,6 +4,8 @@ import io
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -552,3 +554,119 @@ def test_invalid_shapes_reject_their_image(files, why, tmp_path):
     )
     assert list(details(made)) == ["0.png"]
     assert why in details(made)["0.png"]
+
+
+_FEATURES = {
+    "bbox": {"feature": {"feature": {"dtype": "float32", "_type": "Value"}, "_type": "List"}},
+    "category": {"feature": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "_type": "List"},
+}
+_OBJECTS = [
+    {"bbox": [[10, 6, 20, 18], [1, 1, 2, 2]], "category": [1, 0]},
+    {"bbox": [], "category": []},
+    None,
+]
+
+
+def of_hub(path, objects, *, named=True, listed=False, **more):
+    """A table of pictures with boxes, as the hub exports it; its keys are 0, 1, ..."""
+    rows = [
+        {"n": str(n), "image": {"bytes": png(n), "path": None}, "objects": one}
+        for n, one in enumerate(objects)
+    ]
+    if listed:  # one struct for each object
+        for row in rows:
+            one = row["objects"] or {"bbox": [], "category": []}
+            pairs = zip(*one.values(), strict=True)
+            row["objects"] = [dict(zip(one, pair, strict=True)) for pair in pairs]
+    table = pa.Table.from_pylist(rows)
+    for name, values in more.items():
+        table = table.append_column(name, pa.array(values))
+    if named:
+        info = {"info": {"features": {"objects": _FEATURES}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(info)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+
+
+def png(number):
+    file = io.BytesIO()
+    Image.new("RGB", (WIDTH, HEIGHT), (number, 40, 9)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["lists", "structs"])
+@pytest.mark.parametrize("named", [False, True], ids=["numbers", "names"])
+def test_tables_of_the_hub_hold_images_and_boxes(named, listed, tmp_path):
+    of_hub(tmp_path / "in/train.parquet", _OBJECTS, named=named, listed=listed, label=[0, 1, 0])
+    of_hub(tmp_path / "in/test.parquet", _OBJECTS, named=named, listed=listed, label=[0, 1, 0])
+    made = make(tmp_path / "out", "--input", tmp_path / "in", *_WHOLE)
+    first, second = ("cat", "dog") if named else ("0", "1")
+    boxes = [(second, (10, 6, 30, 24)), (first, (1, 1, 3, 3))]
+    for split in ("train", "test"):
+        examples = made.examples(split).values()
+        assert len(examples) == 3
+        assert sorted(len(one["image/object/class/text"]) for one in examples) == [0, 0, 2]
+        (one,) = (one for one in examples if len(one["image/object/class/text"]))
+        names = [name.decode() for name in one["image/object/class/text"]]
+        corners = np.round(boxes_of(one), 2).tolist()
+        assert [*zip(names, map(tuple, corners), strict=True)] == boxes
+    assert made.manifest.labels == (first, second)
+
+
+def test_options_of_boxes_apply_to_tables(tmp_path):
+    of_hub(tmp_path / "train.parquet", _OBJECTS)
+    options = ("--exclude-labels", "cat", "--label-map", "dog=wolf", "--without-boxes", "drop")
+    made = make(tmp_path / "out", "--input", tmp_path / "train.parquet", *options, *_WHOLE)
+    ((_, example),) = made.examples().items()
+    assert example["image/object/class/text"] == [b"wolf"]
+    assert made.manifest.labels == ("wolf",)
+
+
+def test_labels_file_names_the_categories_of_tables(tmp_path):
+    of_hub(tmp_path / "train.parquet", _OBJECTS, named=False)
+    (tmp_path / "names.txt").write_text("ant\nbee\n")
+    given = ("--input", tmp_path / "train.parquet", "--labels-file", tmp_path / "names.txt")
+    made = make(tmp_path / "out", *given, *_WHOLE)
+    assert made.manifest.labels == ("ant", "bee")
+    assert {len(one["image/object/class/text"]) for one in made.examples().values()} == {0, 2}
+
+
+def test_invalid_boxes_of_tables_reject_their_row(tmp_path):
+    objects = [_OBJECTS[0], {"bbox": [[1, 2, 3]], "category": [0]}, {"bbox": [], "category": [0]}]
+    objects += [{"bbox": [[1, 2, 3, float("nan")]], "category": [0]}]
+    objects += [{"bbox": [[1, 2, 3, 4]], "category": [2]}]
+    of_hub(tmp_path / "train.parquet", objects)
+    given = ("--input", tmp_path / "train.parquet", "--key-column", "n", "--max-reject-fraction", 1)
+    expected = "column 'objects': expected a 'bbox' of [x, y, width, height]"
+    assert details(make(tmp_path / "out", *given, *_WHOLE)) == {
+        "1": f"{expected}, got [1.0, 2.0, 3.0]",
+        "2": "column 'objects': 0 boxes in 'bbox', but 1 in 'category'",
+        "3": f"{expected}, got [1.0, 2.0, 3.0, nan]",
+        "4": "column 'objects': expected a category 0 to 1, got 2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--stratify",),
+            "need the boxes before the images are read, and those of the input are in",
+        ),
+        (("--image-class", "largest"), "write them to a metadata.jsonl beside image files"),
+        (("--annotations", "x.json"), "--annotations"),
+        (("--label-column", "n"), "--label-column: cannot be combined with the boxes in column"),
+    ],
+)
+def test_options_that_do_not_fit_boxes_of_tables_are_refused(options, message, tmp_path, capsys):
+    of_hub(tmp_path / "train.parquet", _OBJECTS)
+    given = ("--input", tmp_path / "train.parquet", "--output", tmp_path / "out")
+    assert images(*given, *options) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_tables_that_name_other_categories_are_refused(tmp_path, capsys):
+    of_hub(tmp_path / "in/train.parquet", _OBJECTS)
+    of_hub(tmp_path / "in/test.parquet", _OBJECTS, named=False)
+    assert images("--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    assert "other names of categories in the metadata" in " ".join(capsys.readouterr().err.split())

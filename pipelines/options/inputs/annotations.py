@@ -99,10 +99,12 @@ class AnnotationsConfig(CommonConfig):
         )
 
 
-def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> ObjectOptions | None:
+def object_options(
+    config: AnnotationsConfig, pixels: PixelFeatures | None, *, of_tables: bool = False
+) -> ObjectOptions | None:
     """Return the handling of boxes; None without any.
 
-    pixels: the features of TFRecords that hold boxes.
+    pixels: the features of TFRecords that hold boxes. of_tables: whether tables hold boxes.
 
     Raises:
       ConfigError: the format of the annotations is unknown.
@@ -110,6 +112,8 @@ def object_options(config: AnnotationsConfig, pixels: PixelFeatures | None) -> O
     if pixels is not None and pixels.has_objects:
         masks = config.objects["instance_masks"] or pixels.object_masks is not None
         return config.objects.make(fractions=True, masks=masks)
+    if of_tables:
+        return config.objects.make()
     if not config.annotations:
         return None
     reader = _reader(config)

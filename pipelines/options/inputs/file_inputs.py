@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from recordmill.errors import ConfigError
@@ -17,6 +17,10 @@ from recordmill.transforms.sources.folders.number_labels import NumberLabels
 from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.media.file_sources import source_of_files
 from recordmill.transforms.sources.media.input_shape import shape_of_media
+from recordmill.transforms.sources.media.object_columns import NAME, ObjectColumns
+from recordmill.transforms.sources.row_formats.reading.row_file import RowFile
+from recordmill.transforms.sources.row_formats.values.nested import columns_of
+from recordmill.transforms.sources.rows.reading.row_inputs import RowInput
 from recordmill.transforms.sources.tfrecords.array_forms import Files
 from recordmill.transforms.sources.tfrecords.tfrecord_media import TfrecordMedia
 
@@ -32,11 +36,19 @@ def check_record_bytes(flag: str, size: int) -> None:
 
 
 class MediaFiles(NamedTuple):
-    """Source of the files of an input, and its shape; `records`: the source of TFRecord files."""
+    """Source of the files of an input.
+
+    Attributes:
+      source: The source.
+      shape: Shape of the input.
+      records: The source of TFRecord files.
+      has_boxes: Whether tables hold boxes of their images.
+    """
 
     source: Source
     shape: Shape
     records: TfrecordMedia | None = None
+    has_boxes: bool = False
 
 
 def files_of(
@@ -49,6 +61,7 @@ def files_of(
     raw: Files | None = None,
     companions: Sequence[Companion] = ("sidecars", "tables"),
     masks: tuple[str, ...] | None = None,
+    boxes: Callable[[RowFile], ObjectColumns | None] = lambda file: None,
 ) -> MediaFiles:
     """Return the source of the files of --input.
 
@@ -61,6 +74,7 @@ def files_of(
       raw: Kind of file as which raw arrays in TFRecords are read; None if they are not.
       companions: Kinds of files in a folder for which notes are made.
       masks: Folders of masks in the input, as in `FileTree`.
+      boxes: Returns the columns of boxes of a table that holds files.
 
     Raises:
       ConfigError: An option does not apply to the input, or the input cannot be used.
@@ -75,13 +89,23 @@ def files_of(
         bytes_column=config.bytes_column,
         dropped=config.drop_columns,
     )
-    rules.check(config, shape=shape.payload, where=inputs)
+    objects = None
+    if shape.column is not None:
+        rows = RowInput(input=inputs, format=row_format)
+        first = next(rows.files(), None)
+        objects = None if first is None else boxes(rows.open(first))
+        if objects is not None and columns_of(config.drop_columns, objects.columns):
+            objects = None
+    found_boxes = {} if objects is None else {"annotations": f"the boxes in column {NAME!r}"}
+    rules.check(config, shape=shape.payload, where=inputs, found=found_boxes)
     if shape.payload == "placed":
         found = records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)
         return MediaFiles(found, shape, found if isinstance(found, TfrecordMedia) else None)
     fields: dict[str, Any] = {name: getattr(config, name) for name in COLUMNS}
     number_labels = config.label_type if labelled or config.number_type is None else "none"
     fields |= {"format": row_format, "label_type": number_labels, "unlabelled": unlabelled}
+    if objects is not None:
+        fields |= {"label_column": None, "label_type": None, "unlabelled": "keep"}
     fields |= {"input_root": config.input_root, "confine": config.confine}
     given = tuple(column for name in columns if (column := getattr(config, name)) is not None)
     source = source_of_files(
@@ -94,10 +118,11 @@ def files_of(
         masks=masks,
         segments=given if columns else None,
         worker_limits=config.worker_limits,
+        objects=objects,
         path_column=config.path_column,
         conflicts=config.conflicts,
     )
-    return MediaFiles(source, shape)
+    return MediaFiles(source, shape, has_boxes=objects is not None)
 
 
 class PathLabels(TypedDict):

@@ -39,8 +39,8 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 
 NAME = "metadata.jsonl"
-_CLASSES = ("categories", "category", "labels", "label", "classes", "class")
-_KNOWN = frozenset(("bbox", "id", "area", *_CLASSES))
+CATEGORIES = ("categories", "category", "labels", "label", "classes", "class")
+_KNOWN = frozenset(("bbox", "id", "area", *CATEGORIES))
 _CARD = "README.md"  # whose first lines are YAML between lines of dashes
 _SHOWN = 60  # characters of a value in a message
 
@@ -108,43 +108,13 @@ class _Metadata:
 
     def _add(self, at: int, objects: Any, name: str) -> None:
         """Add the objects of an image. Raises ValueError."""
-        if objects is None:
-            return
-        if isinstance(objects, list):
-            if not all(isinstance(one, dict) for one in objects):
-                raise ValueError(f"expected 'objects' with 'bbox', got {str(objects)[:_SHOWN]}")
-            keys = {key for one in objects for key in one}
-            objects = {key: [one.get(key) for one in objects] for key in keys}
-        if not isinstance(objects, dict):
-            raise ValueError(f"expected 'objects' with 'bbox', got {str(objects)[:_SHOWN]}")
-        key = next((one for one in _CLASSES if one in objects), _CLASSES[0])
-        boxes, categories = objects.get("bbox", []), objects.get(key, [])
-        if not isinstance(boxes, list) or not isinstance(categories, list):
-            raise ValueError(f"expected lists of 'bbox' and {key!r}")
-        if len(boxes) != len(categories):
-            raise ValueError(f"{len(boxes)} boxes in 'bbox', but {len(categories)} in {key!r}")
-        self._has_objects = self._has_objects or "bbox" in objects
-        found = [
-            (_corners(box), self._class(one)) for box, one in zip(boxes, categories, strict=True)
-        ]
-        for corners, label in found:
+        lists = _as_lists(objects)
+        self._has_objects = self._has_objects or "bbox" in lists
+        for corners, label in parse_objects(lists, self._names):
             self._objects.add(at, corners, label)
-        others = {field: value for field, value in objects.items() if field not in _KNOWN}
+        others = {field: value for field, value in lists.items() if field not in _KNOWN}
         if others:
             count_unread(self._unread, others, such_as=f"those of {name}")
-
-    def _class(self, given: Any) -> str:
-        if isinstance(given, str) and given and len(given.splitlines()) == 1:
-            return given
-        if type(given) is not int or given < 0:
-            raise ValueError(
-                f"expected a category as a number or a text of one line, got {given!r}"
-            )
-        if self._names is None:
-            return str(given)
-        if given >= len(self._names):
-            raise ValueError(f"expected a category 0 to {len(self._names) - 1}, got {given}")
-        return self._names[given]
 
     def result(self, files: Sequence[Location]) -> AnnotationTable:
         where = option_name("annotations", ", ".join(map(str, files)))
@@ -170,6 +140,51 @@ class _Metadata:
             notes=self._unread.notes(),
             by_stem=False,
         )
+
+
+def parse_objects(objects: Any, names: Sequence[str] | None) -> list[tuple[Corners, str]]:
+    """Return the boxes of an image and their classes.
+
+    Args:
+      objects: Lists of boxes and of categories in an object, or a list of objects; or None.
+      names: Names of categories that are numbers; None if the numbers are their names.
+
+    Raises:
+      ValueError: They are invalid.
+    """
+    lists = _as_lists(objects)
+    key = next((one for one in CATEGORIES if one in lists), CATEGORIES[0])
+    boxes, categories = lists.get("bbox", []), lists.get(key, [])
+    if not isinstance(boxes, list) or not isinstance(categories, list):
+        raise ValueError(f"expected lists of 'bbox' and {key!r}")
+    if len(boxes) != len(categories):
+        raise ValueError(f"{len(boxes)} boxes in 'bbox', but {len(categories)} in {key!r}")
+    return [(_corners(box), _class(one, names)) for box, one in zip(boxes, categories, strict=True)]
+
+
+def _as_lists(objects: Any) -> Mapping[str, Any]:
+    """Return {name: list of values of all objects}. Raises ValueError."""
+    if objects is None:
+        return {}
+    if isinstance(objects, list) and all(isinstance(one, dict) for one in objects):
+        keys = dict.fromkeys(key for one in objects for key in one)
+        return {key: [one.get(key) for one in objects] for key in keys}
+    if not isinstance(objects, dict):
+        raise ValueError(f"expected 'objects' with 'bbox', got {str(objects)[:_SHOWN]}")
+    return objects
+
+
+def _class(given: Any, names: Sequence[str] | None) -> str:
+    """Return the class of an object. Raises ValueError."""
+    if isinstance(given, str) and given and len(given.splitlines()) == 1:
+        return given
+    if type(given) is not int or given < 0:
+        raise ValueError(f"expected a category as a number or a text of one line, got {given!r}")
+    if names is None:
+        return str(given)
+    if given >= len(names):
+        raise ValueError(f"expected a category 0 to {len(names) - 1}, got {given}")
+    return names[given]
 
 
 def _corners(box: Any) -> Corners:
@@ -201,7 +216,7 @@ def _class_labels(node: Any) -> Iterator[tuple[str, ...]]:
     """Yield the names of the ClassLabel features of categories in a card."""
     for one in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from _class_labels(one)
-    if not isinstance(node, dict) or node.get("name") not in _CLASSES:
+    if not isinstance(node, dict) or node.get("name") not in CATEGORIES:
         return
     kinds = [node.get(key) for key in ("dtype", "sequence", "list")]
     for kind in kinds:

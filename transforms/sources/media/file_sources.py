@@ -16,6 +16,7 @@ from recordmill.transforms.sources.folders.companions import Companion
 from recordmill.transforms.sources.folders.folders import FileTree, has_extension
 from recordmill.transforms.sources.folders.number_labels import NumberLabels
 from recordmill.transforms.sources.media.media_rows import MediaRows
+from recordmill.transforms.sources.media.object_columns import ObjectColumns
 from recordmill.transforms.sources.rows.references.file_list import FileList
 
 
@@ -31,6 +32,7 @@ def source_of_files(
     masks: tuple[str, ...] | None = None,
     segments: tuple[str, ...] | None = None,
     worker_limits: TaskLimits = DEFAULT_LIMITS,
+    objects: ObjectColumns | None = None,
     **listed: Any,
 ) -> FileTree | FileList | MediaRows:
     """Return the source of files.
@@ -46,6 +48,7 @@ def source_of_files(
       masks: As in `FileTree`.
       segments: `segment_columns` of `FileList`.
       worker_limits: As in `MediaRows`.
+      objects: As in `MediaRows`.
       **listed: Further fields of `FileList`.
 
     Raises:
@@ -53,7 +56,11 @@ def source_of_files(
     """
     if shape.column is not None:
         return MediaRows(
-            input=inputs, bytes_column=shape.column, worker_limits=worker_limits, **columns
+            input=inputs,
+            bytes_column=shape.column,
+            worker_limits=worker_limits,
+            objects=objects,
+            **columns,
         )
     if shape.payload == "self":
         for one in inputs.paths:

@@ -8,7 +8,7 @@ file, and all later steps read it like a file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import open_file
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.model.annotations import CLASS
 from recordmill.transforms.model.file_ranges import RANGES
 from recordmill.transforms.model.source import Layout, ListingPart, Parts
 from recordmill.transforms.model.usual_columns import quoted
@@ -31,18 +32,26 @@ from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.media.media_values import PATH, read_values, type_fault
+from recordmill.transforms.sources.media.object_columns import NAME as OBJECT_COLUMN
+from recordmill.transforms.sources.media.object_columns import ObjectColumns
 from recordmill.transforms.sources.row_formats.reading.row_file import RowFile, Rows
 from recordmill.transforms.sources.row_formats.tfrecords.tfrecord_file import TfrecordFile
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.where.conditions import RowFilter
+from recordmill.transforms.sources.rows.columns.hub_features import HubClassNames
 from recordmill.transforms.sources.rows.columns.record_columns import SYSTEM_FIELDS
+from recordmill.transforms.sources.rows.columns.row_options import UsualNames
 from recordmill.transforms.sources.rows.reading.record_layout import (
     Attached,
     References,
     RowLayout,
     typed_rows,
 )
-from recordmill.transforms.sources.rows.reading.row_sections import as_run_error, iter_sections
+from recordmill.transforms.sources.rows.reading.row_sections import (
+    as_run_error,
+    iter_sections,
+    read_header,
+)
 from recordmill.transforms.sources.rows.references.path_stats import PathOptions, StatCache
 from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 from recordmill.transforms.sources.splitters.collector import Collector
@@ -73,10 +82,12 @@ class MediaRows(PathOptions, RecordRows):
     bytes_column: column of bytes, of structs of bytes and a path, or of base64 text.
     key_column: as for `RecordRows`; COLUMN.path takes the paths in the column of files. By default
       the key is a hash of the bytes.
+    objects: columns of boxes of images; None without any.
     remarks: notes on the input, known before it is listed.
     """
 
     bytes_column: str
+    objects: ObjectColumns | None = None
     remarks: tuple[Note, ...] = ()
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = (*SYSTEM_FIELDS, *_STAGED)
 
@@ -90,6 +101,33 @@ class MediaRows(PathOptions, RecordRows):
         notes = (*found.notes, *self.remarks)
         return dataclasses.replace(found, roles=roles, held_in=self.bytes_column, notes=notes)
 
+    def scan(self) -> Iterator[ListingPart]:
+        """Yield the sections of the files, and the classes of boxes.
+
+        Raises:
+          ConfigError: a file cannot be parsed, or there are no rows.
+        """
+        classes: set[str] = set()
+        for part in super().scan():
+            yield part
+            if self.objects is not None and self.objects.names is None and part.rows is not None:
+                classes |= self._classes_in(part.rows, self.objects)
+        if self.objects is not None:
+            labels = self.objects.classes(classes)
+            yield ListingPart(facts=InputFacts(labels=labels))
+
+    def _classes_in(self, sections: pa.RecordBatch, objects: ObjectColumns) -> set[str]:
+        """Return the classes of the boxes of sections. Invalid boxes are rejected later."""
+        found: set[str] = set()
+        for file, section, _ in iter_sections(sections):
+            with as_run_error(file):
+                opened = self.row_input.open(file)
+                wanted = pa.schema(objects.fields(opened.header() or {}))
+                for rows in opened.read(section, wanted, ()):
+                    (boxes, _), _ = objects.read(rows.columns)
+                    found.update(boxes.flatten().field(CLASS).unique().to_pylist())
+        return found
+
     def content_hashes(self, rows: pa.RecordBatch) -> pa.Array | None:
         """Return the hashes of the files of rows, binary(16)[n]."""
         return rows[batch.CONTENT]
@@ -102,12 +140,21 @@ class MediaRows(PathOptions, RecordRows):
         """
         assert isinstance(layout, RowLayout)
         found = Collector(schema=layout.columns, most_rows=limits.PART_ROWS // 2, inputs=None)
-        for part in self._read(sections, layout):
+        for part in self._annotated(sections, layout):
             found.add_part(part, None if part.rows is None else _stage(part.rows, found))
             if found.is_full:
                 yield found.take()
         if not found.is_empty:
             yield found.take()
+
+    def _annotated(self, sections: pa.RecordBatch, layout: RowLayout) -> Iterator[ListingPart]:
+        """Yield the records with the files in columns, after the rules for objects."""
+        for part in self._read(sections, layout):
+            if self.objects is None or part.rows is None:
+                yield part
+            else:
+                yield dataclasses.replace(part, rows=None)
+                yield from self.objects.apply(part.rows)
 
     @property
     def _path_key(self) -> str:
@@ -125,7 +172,9 @@ class MediaRows(PathOptions, RecordRows):
                 f" it has {quoted(names)}"
             )
         # The column does not become a feature.
-        options = dataclasses.replace(self, drop_columns=(*self.drop_columns, self.bytes_column))
+        made = () if self.objects is None else (OBJECT_COLUMN,)
+        dropped = (*self.drop_columns, self.bytes_column, *made)
+        options = dataclasses.replace(self, drop_columns=dropped)
         if self._keyed_by_path and self._path_key not in names:
             options = dataclasses.replace(options, key_column=None)
         return super(MediaRows, options)._roles(names)
@@ -144,6 +193,29 @@ class MediaRows(PathOptions, RecordRows):
     def _row_filter(self, found: ColumnTypes, fields: Sequence[pa.Field]) -> RowFilter | None:
         others = {name: kind for name, kind in found.items() if name != self.bytes_column}
         return super()._row_filter(others, fields)
+
+    def _header(
+        self, parts: Parts, dropped: Collection[str], hub: HubClassNames
+    ) -> ColumnTypes | None:
+        def look(file: File, opened: RowFile) -> None:
+            hub.add(file, opened)
+            if self.objects is not None:
+                self.objects.check(file.key, opened)
+
+        return read_header(parts, self.row_input, dropped, look)
+
+    @property
+    def _usual(self) -> UsualNames:
+        # The classes of objects are those of their images.
+        return super()._usual if self.objects is None else UsualNames(labels=())
+
+    def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
+        objects = () if self.objects is None else self.objects.fields(found)
+        return (*super()._typed_columns(found), *objects)
+
+    def _record_fields(self, roles: ColumnRoles, column_types: ColumnTypes) -> list[pa.Field]:
+        objects = () if self.objects is None else self.objects.schema
+        return [*self._leading_fields, *objects, *self._place_fields(roles)]
 
     def _place_fields(self, roles: ColumnRoles) -> list[pa.Field]:
         del roles
@@ -224,7 +296,11 @@ class MediaRows(PathOptions, RecordRows):
 
     def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
         del layout, files
-        return Attached([rows.columns[field.name] for field in _READ])
+        columns = [rows.columns[field.name] for field in _READ]
+        if self.objects is None:
+            return Attached(columns)
+        annotations, wrong = self.objects.read(rows.columns)
+        return Attached([*columns, *annotations], [wrong])
 
 
 def _stage(rows: pa.RecordBatch, found: Collector) -> pa.RecordBatch:

@@ -90,7 +90,7 @@ def with_class_names(rows: Rows, names: Mapping[str, str] | None, roles: ColumnR
 def _names_by_column(schema: pa.Schema) -> dict[str, Names]:
     """Return the names of the classes of columns of numbers, or of lists of numbers, in order."""
     found = {}
-    for column, feature in _features(schema).items():
+    for column, feature in features_of(schema).items():
         if isinstance(feature, list) and len(feature) == 1:
             feature = feature[0]
         elif isinstance(feature, Mapping) and feature.get("_type") in _LISTS:
@@ -145,7 +145,7 @@ def _names_of_numbers(
     return labels, problems
 
 
-def _features(schema: pa.Schema) -> Mapping[str, object]:
+def features_of(schema: pa.Schema) -> Mapping[str, object]:
     """Return the features that the metadata describes; none if there are no valid metadata."""
     try:
         found: object = parse_json((schema.metadata or {}).get(_KEY, b"{}"))
