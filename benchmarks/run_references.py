@@ -13,6 +13,7 @@ from recordmill.pipelines.jobs import run
 from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.transforms.model.data_type import DataType
+from recordmill.transforms.sources.files.input_paths import InputPath
 
 _CLASSES = 1000
 _SHARDS = 64
@@ -21,7 +22,7 @@ _WORKERS = 2
 
 def main(rows: int, output: str, *cluster: str) -> int:
     config = CommonConfig(
-        input="/synthetic",
+        input=(InputPath("/synthetic"),),
         output=output,
         balance="oversample",
         num_shards=_SHARDS,

@@ -136,7 +136,6 @@ def test_annotated_images_of_coco(tmp_path):
 @pytest.mark.parametrize(
     ("names", "inputs"),
     [
-        (("images/train2017/1", "images/val2017/2"), ("images/train2017", "images/val2017")),
         (("seg_train/a/1", "seg_test/a/2"), ("seg_train", "seg_test")),
         (("trainA/a/1", "testA/a/2", "trainB/a/3"), ("trainA", "testA", "trainB")),
         (("train_data/a/1", "test_data/a/2"), ("train_data", "test_data")),

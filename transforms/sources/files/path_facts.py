@@ -59,6 +59,11 @@ class PathFact(NamedTuple):
     key: str | None = None
     pattern: str | None = None
 
+    @property
+    def of_folders(self) -> bool:
+        """True if all files of a folder have the same fact."""
+        return bool(self.level) or self.key is not None
+
     @classmethod
     def parse(cls, option: str, text: str, words: Sequence[str] = ()) -> PathFact:
         """Parse `top`, `parent`, `folder:N`, `file`, `KEY=` or a regular expression with a group.

@@ -51,6 +51,7 @@ from recordmill.transforms.sources.files.walks import (
 from recordmill.transforms.sources.folders.companions import Companion, CompanionFinder
 from recordmill.transforms.sources.folders.number_labels import NumberLabels
 from recordmill.transforms.sources.folders.path_layout import (
+    FileFacts,
     LaidOutInput,
     LayoutRules,
     lay_out,
@@ -193,13 +194,14 @@ def walk_files(
         if named and one.archives is None:
             skipped = frozenset()
         others = [other.root for other in laid_out[:number]]
+        facts_of = one.finder()
         # Objects are listed label by label, so that memory holds the objects of one label only.
         listed = list_files(root, depth=one.layout.depth, others=others, alone=alone, skip=skip)
         for item in listed if one.archives is None else one.archives.expand(listed):
             if isinstance(item, File | LabelledMember):
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
                 item = member.file
-                found = _classify(member, one, unlabelled, skipped)
+                found = _classify(member, one, facts_of, unlabelled, skipped)
                 if not isinstance(found, SkippedPath):
                     first += [item.key] if len(first) < EXAMPLES else []
                     labelled = labelled or found.label is not None
@@ -252,6 +254,7 @@ def _below(root: InputRoot, reject: Reject) -> Reject:
 def _classify(
     member: LabelledMember,
     laid_out: LaidOutInput,
+    facts_of: Callable[[str], FileFacts],
     unlabelled: Unlabelled,
     leave_out: Collection[str],
 ) -> LabelledFile | SkippedPath | RejectedFile:
@@ -260,7 +263,7 @@ def _classify(
     if has_extension(name, leave_out):
         return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
     layout = laid_out.layout
-    split, label, group, key, columns = laid_out.facts(file.key)
+    split, label, group, key, columns = facts_of(file.key)
     label = label if given is None else given
     label = None if label is not None and label.isspace() else label
     if laid_out.root.prefix:

@@ -49,6 +49,7 @@ OF_DATASET = "the splits of the dataset"
 _IMAGES = "images"  # folder of the images, with annotations in folders beside it
 BELOW_IMAGES = "folder:2"  # splits of such a layout
 LISTS = "the lists of --split-files"
+_FOLDERS_HELD = 1 << 10  # folders whose facts are kept
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
 
 
@@ -87,6 +88,17 @@ class LaidOutInput(NamedTuple):
         return FileFacts(
             self.split or split, label, self.layout.group(key), *self.layout.further(key)
         )
+
+    def finder(self) -> Callable[[str], FileFacts]:
+        """Return a function for the facts of many paths, which looks at each folder once."""
+        if not self.layout.of_folders:
+            return self.facts
+
+        @functools.lru_cache(maxsize=_FOLDERS_HELD)
+        def of_folder(folder: str) -> FileFacts:
+            return self.facts(folder and f"{folder}/")
+
+        return lambda key: of_folder(key.rpartition("/")[0])
 
 
 def refuse_no_facts(

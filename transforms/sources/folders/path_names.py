@@ -138,6 +138,13 @@ class PathLayout:
             return None
         return PathFact.parse("label_from", self.labels)
 
+    @functools.cached_property
+    def of_folders(self) -> bool:
+        """True if all files of a folder have the same facts."""
+        facts = (self._split, self._label, self._group, self._key, *self._columns)
+        by_name = self.splits in ("files", "shards")
+        return not by_name and all(fact is None or fact.of_folders for fact in facts)
+
     @property
     def split_fact(self) -> str | None:
         """The part of a path that `splits` names; None if it is one of the words."""
