@@ -16,7 +16,13 @@ from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
 from recordmill.options import values
 from recordmill.options.declaration import Group, GroupValues, option, option_group
-from recordmill.pipelines.options.inputs.columns import TABLE, ColumnsConfig, making, reading
+from recordmill.pipelines.options.inputs.columns import (
+    TABLE,
+    ColumnsConfig,
+    making,
+    reading,
+    scaled_by_row,
+)
 from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import WindowOptions
@@ -133,11 +139,7 @@ class SensorConfig(ColumnsConfig):
             scale_by=table.zscore_by,
             zone_unknown=self.input_time_zone is None
             and "%z" not in (self.time_format or "").lower(),
-            scaled=tuple(
-                transform
-                for transform in table.column_transforms().values()
-                if transform.by is not None
-            ),
+            scaled=scaled_by_row(table),
         )
 
     @property

@@ -26,6 +26,7 @@ from recordmill.printable import printable
 from recordmill.processes.pool import process_count
 from recordmill.storage.files import Location, MissingError, shown, sync_folders
 from recordmill.storage.redaction import redact_uri
+from recordmill.transforms.sources.row_formats.values.nested import is_pattern
 
 if TYPE_CHECKING:
     from recordmill.pipelines.options.inputs.adopt_config import AdoptConfig
@@ -69,6 +70,9 @@ class Published:
         # The manifest has the number of the first class, which may follow from the input.
         theirs["label_offset"] = self._given("label_offset", ours.get("label_offset"))
         ours = json.loads(to_json(ours))  # as the manifest stores them: tuples become lists
+        for name, value in ours.items():  # and it has the columns that patterns match
+            if isinstance(value, list | dict) and any(is_pattern(str(one)) for one in value):
+                theirs[name] = self._given(name, theirs.get(name))
         differ = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         if differ:
             values = {

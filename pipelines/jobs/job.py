@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
-from recordmill.job.input_facts import NO_FACTS
+from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note, join_left_unread
 from recordmill.options.declaration import as_given
@@ -62,6 +62,7 @@ from recordmill.transforms.model.label_rules import LabelRules
 from recordmill.transforms.model.renames import check_renames
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.source import Layout, RowSource
+from recordmill.transforms.model.user_columns import user_fields
 from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.sources.tfrecords.known_inputs import dataset_splits
 from recordmill.transforms.staged.listing import class_counts
@@ -192,6 +193,7 @@ class Job:
                 " --overwrite replaces the dataset, another --output keeps it"
             )
         layout = layout_of_records(self.data_type, listing, self.staging)
+        self._name_columns(layout, listing.facts)
         self._compare_as(layout)
         self._facts, self._notes_of_input = listing.facts, (*listing.notes, *layout.notes)
         self._numbers = class_numbers(
@@ -258,6 +260,15 @@ class Job:
             return JobOutcome(status="inferred", notes=notes)
         status: Status = "planned" if self.config.dry_run else "published"
         return dataclasses.replace(outcome, status=status, leftovers=publishing.sweep(self.staging))
+
+    def _name_columns(self, layout: Layout, facts: InputFacts) -> None:
+        """Put columns in place of patterns in options. Raises ConfigError."""
+        roles = listed_roles(self.config, layout, facts)
+        taken = () if roles is None else (roles.target, roles.weight)
+        fields = [one for one in user_fields(layout.columns) if one.name not in taken]
+        changed, self.data_type = self.config.for_columns(fields, self.data_type)
+        self.shaping |= changed
+        self.schema_request = dataclasses.replace(self.schema_request, data_type=self.data_type)
 
     def _compare_as(self, layout: Layout) -> None:
         """Match the classes that options name as values or as texts, as the layout says."""

@@ -212,7 +212,7 @@ class Runs:
 
     def _place(self, word: str) -> str:
         """Make what a word names, and return the word with its place."""
-        if word.startswith("@"):
+        if word.startswith("@") and "/" in word:
             name, _, rest = word[1:].partition("//")
             self.outcome(name)
             return str(self._output_of(name)) + ("" if not rest else f"/{rest}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import DEFAULT_FRACTIONS, TRAIN, in_order, is_split_name
@@ -25,6 +25,11 @@ from recordmill.pipelines.options.common.selection import SelectionConfig
 from recordmill.pipelines.options.common.statistics import StatisticsConfig
 from recordmill.transforms.model.renames import check_new_names
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from recordmill.transforms.model.data_type import DataType
 
 # Data types insert groups of their own between these; the numbers give the order.
 PLACES = Group(10, "Input and output")
@@ -250,6 +255,21 @@ class CommonConfig(
     def inputs(self) -> Inputs:
         """Everything to read, and what its folders and names mean. Raises ConfigError."""
         return Inputs(paths=self.input, **self.path_options)
+
+    def for_columns(
+        self, fields: Sequence[pa.Field], data_type: DataType
+    ) -> tuple[Mapping[str, Any], DataType]:
+        """Return changed options, for the manifest, and the data type, without patterns of columns.
+
+        Args:
+          fields: Columns that features are made of.
+          data_type: Data type that was made with these options.
+
+        Raises:
+          ConfigError: A pattern matches no column.
+        """
+        del fields
+        return {}, data_type
 
     def __post_init__(self) -> None:
         if self.splits is not None:

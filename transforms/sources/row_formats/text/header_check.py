@@ -96,7 +96,8 @@ def other_layout(names: Sequence[str], rows: Rows, *, quotes: bool) -> str | Non
                 " separate columns, pass --delimiter ' '"
             )
         parts = {len(text.split()) for text in rows.columns[0].drop_null().to_pylist()}
-        if parts == {len(names[0].split())} != {1}:
+        plain = not any(one in names[0] for one in DELIMITERS)
+        if plain and parts == {len(names[0].split())} != {1}:
             return (
                 f"it has one column, {names[0]!r}, and each row has {parts.pop()} parts with spaces"
                 " between them: if these are columns, pass --delimiter whitespace"

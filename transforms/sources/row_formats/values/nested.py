@@ -7,7 +7,7 @@ and a path, as dataset hubs write files, are values and stay unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,12 @@ from recordmill.transforms.model.usual_columns import quoted
 _WHOLE = "bytes"  # a struct with this field is a value
 _MOST_LEVELS = 32
 _END = object()
+# Kinds of columns that options name: {name: whether a type is of the kind}.
+KINDS: Mapping[str, Callable[[pa.DataType], bool]] = {
+    "@numeric": lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
+    "@text": lambda kind: kind == pa.string(),
+    "@date": lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind),
+}
 _MOST_NAMES = 1 << 24  # characters of all names: a long name may stand for many values
 
 
@@ -69,6 +75,35 @@ def expand_names(
                 f" it has {quoted(columns)}"
             )
         found |= dict.fromkeys(one for one in columns if one in some)
+    return tuple(found)
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name may stand for several columns, as a pattern or one of `KINDS`."""
+    return "*" in name or name in KINDS
+
+
+def expand_fields(
+    option: str, given: Iterable[str], fields: Sequence[pa.Field], *, where: object
+) -> tuple[str, ...]:
+    """Return the columns that an option selects, as `expand_names`, and `@numeric` and the like.
+
+    Raises:
+      ConfigError: As for `expand_names`, or no column is of such a kind.
+    """
+    names = [field.name for field in fields]
+    found: dict[str, None] = {}
+    for name in given:
+        if name in names or name not in KINDS:
+            some = expand_names(option, [name], names, where=where)
+        else:
+            some = tuple(field.name for field in fields if KINDS[name](field.type))
+        if not some:
+            raise ConfigError(
+                f"{option_name(option)}: no column of {where} is {name}: its columns are"
+                f" {', '.join(f'{field.name!r} ({field.type})' for field in fields)}"
+            )
+        found |= dict.fromkeys(some)
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from recordmill.option_checks import list_item
 from recordmill.transforms.model.usual_columns import column_named
 from recordmill.transforms.sources.row_formats.values.column_types import NARROW, ColumnType
 from recordmill.transforms.sources.row_formats.values.iso_times import arrow_times
+from recordmill.transforms.sources.row_formats.values.nested import columns_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -149,7 +150,11 @@ class ValueParser:
 
     def spellings(self, name: str) -> list[str]:
         """Return the spellings of missing values of a column."""
-        return [spelling for column, spelling in self.missing if column in (None, name)]
+        return [
+            spelling
+            for column, spelling in self.missing
+            if column in (None, name) or ("*" in str(column) and columns_of([str(column)], [name]))
+        ]
 
     def _normalize_decimal(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
         """Return a column of text with numbers that have a decimal point."""

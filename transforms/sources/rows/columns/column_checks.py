@@ -16,6 +16,7 @@ from recordmill.option_checks import list_item, list_text
 from recordmill.option_names import option_name
 from recordmill.transforms.model.usual_columns import LABELS, quoted
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.nested import KINDS, columns_of
 from recordmill.transforms.sources.row_formats.values.odd_values import LIST, OddValue
 from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
 
@@ -42,7 +43,7 @@ _NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
 def refuse_unknown_missing(parser: ValueParser, names: Collection[str], *, where: str) -> None:
     """Raise ConfigError if --missing names a column that does not exist."""
     for name, spelling in parser.missing:
-        if name is not None and name not in names:
+        if name is not None and not columns_of([name], names):
             raise ConfigError(
                 f"{option_name('missing', name)}={spelling}: no column {name!r} in"
                 f" {where}{did_you_mean(name, names)}: it has {quoted(names)}"
@@ -93,16 +94,16 @@ def inference_notes(
     target: name of the column of numbers to predict.
     """
     notes = {}
+    declared = columns_of(advice.declared, column_types)
+    transformed = columns_of(advice.transformed, column_types)
+    if not KINDS.keys().isdisjoint(advice.transformed):
+        transformed |= column_types.keys()
     for field in fields:
         name, item, found = field.name, list_item(field.name), column_types[field.name]
-        if found.odd is not None and field.type == pa.string() and name not in advice.declared:
+        if found.odd is not None and field.type == pa.string() and name not in declared:
             more = _type_advice(found.odd, item) if advice.has_types else _CORRECT
             notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
-        if (
-            found.equal is not None
-            and pa.types.is_floating(field.type)
-            and name not in advice.transformed
-        ):
+        if found.equal is not None and pa.types.is_floating(field.type) and name not in transformed:
             more = f"--drop-columns {item} leaves them out"
             if name == target:
                 more = "subtract a constant from them in the input"

@@ -14,6 +14,7 @@ from recordmill.option_names import option_name
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.row_formats.values.nested import KINDS, columns_of, is_pattern
 from recordmill.transforms.sources.rows.columns.column_checks import ColumnAdvice
 from recordmill.transforms.sources.rows.columns.record_columns import user_field
 from recordmill.transforms.sources.rows.values.record_rows import RecordRows
@@ -49,7 +50,8 @@ class TableRows(RecordRows):
         user_columns = roles.user_columns(names)
         declared = [column for column, _ in self.types if column != roles.label]
         for column in (*declared, *self.used):
-            if column not in user_columns:
+            pattern = is_pattern(column) and columns_of([column], user_columns)
+            if column not in user_columns and not pattern and column not in KINDS:
                 what = "is not a feature column" if column in names else "does not exist"
                 near = did_you_mean(column, user_columns)
                 raise ConfigError(
@@ -69,9 +71,9 @@ class TableRows(RecordRows):
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         self._refuse_decimal_classes(column_types, roles)
-        declared = {column: TYPES[name] for column, name in self.types}
+        declared = {column: TYPES[name] for column, name in self._declared(user_columns).items()}
         typed = {*declared, *dict(self.expected)}
-        for name in self.used:
+        for name in columns_of(self.used, column_types):
             if not column_types[name].types and name not in typed:
                 raise ConfigError(
                     f"column {name!r} of {self.input} has no value in any row: no feature can be"
@@ -119,7 +121,15 @@ class TableRows(RecordRows):
         return field.with_type(expected).with_nullable(field.nullable or expected not in types)
 
     def _keeps_labels(self, label: str) -> bool:
-        return dict(self.types).get(label) == "string"
+        return self._declared([label]).get(label) == "string"
+
+    def _declared(self, names: Sequence[str]) -> dict[str, str]:
+        """Return {column: type} of `types`; a name has precedence over patterns."""
+        found: dict[str, str] = {}
+        for column, kind in self.types:
+            if column not in names and is_pattern(column):
+                found |= dict.fromkeys(columns_of([column], names), kind)
+        return found | {column: kind for column, kind in self.types if column in names}
 
     def _refuse_decimal_classes(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:
         """Raise ConfigError if the classes of a text file are decimal numbers."""
