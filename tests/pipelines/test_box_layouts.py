@@ -670,3 +670,21 @@ def test_tables_that_name_other_categories_are_refused(tmp_path, capsys):
     of_hub(tmp_path / "in/test.parquet", _OBJECTS, named=False)
     assert images("--input", tmp_path / "in", "--output", tmp_path / "out") == 2
     assert "other names of categories in the metadata" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "photos/1.png,,,,,\nphotos/0.png,10,6,30,24,cat\n",
+        "photos/0.png,10,6,30,24,cat\nphotos/1.png,,,,,\n",
+        "0.png,100,60,cat,10,6,30,24\n1.png,100,60,,,,,\n",
+        "0.png;10;6;30;24;cat\n1.png;;;;;\n",
+    ],
+)
+def test_tables_of_boxes_may_lack_a_header(text, tmp_path):
+    root = put(tmp_path / "in", {"photos/0.png": "", "photos/1.png": "", "boxes.csv": text})
+    given = ("--input", root / "photos", "--annotations", root / "boxes.csv", "--splits", "train=1")
+    made = make(tmp_path / "out", *given, *_WHOLE)
+    assert found(made)[0] == {"0.png": [("cat", (10, 6, 30, 24))], "1.png": []}
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert "boxes.csv: there is no header line: columns are read as image, " in note

@@ -49,6 +49,12 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 _KNOWN = frozenset(itertools.chain(*_COLUMNS.values())).union(
     ("id", "image_id", "class_id", "category_id", "label_id", "area", "unnamed: 0")
 )
+# Columns of files without a header line, as converters write them: those of keras-retinanet and
+# those of the TensorFlow Object Detection API.
+_ORDERS = (
+    ("image", "xmin", "ymin", "xmax", "ymax", "class"),
+    ("image", "width", "height", "class", "xmin", "ymin", "xmax", "ymax"),
+)
 _NOTHING = ("", "0", "0.0", "false")  # values that do not count as unread
 _SHOWN = 100  # characters of a header in a message
 _LONGEST_HEADER = 1 << 20  # characters
@@ -72,7 +78,8 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
     rejects: list[Reject] = []
     by_stem = False
     unread = LeftUnread()
-    for number, row, others in _rows(file):
+    notes: list[str] = []
+    for number, row, others in _rows(file, notes, decimal):
         name = row["image"]
         if not name:
             why = f"row {number}: names no image"
@@ -122,22 +129,34 @@ def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -
         faults=faults,
         classes=tuple(class_order(set(objects.classes))),
         rejects=rejects,
-        notes=unread.notes(),
+        notes=[*notes, *unread.notes()],
         by_stem=by_stem,
     )
 
 
-def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
-    """Yield (row number from 1, values by meaning, values of unread columns by name)."""
+def _rows(
+    file: Location, notes: list[str], decimal: str
+) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
+    """Yield (row number from 1, values by meaning, values of unread columns by name).
+
+    notes: gets a note if there is no header line. decimal: the decimal separator.
+    """
     with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
         line = 0
         try:
             first = text.readline(_LONGEST_HEADER)
             reader = csv.reader(
-                itertools.chain([first], text), delimiter=_delimiter_of(first), strict=True
+                itertools.chain([first], text), delimiter=_delimiter_of(first, decimal), strict=True
             )
-            header = [name.strip().lower() for name in next(reader, [])]
+            cells = [cell.strip() for cell in next(reader, [])]
+            header = [name.lower() for name in cells]
             at = _places(header)
+            rows: Iterator[list[str]] = reader
+            if (order := _order_of(cells, decimal)) is not None:
+                header = [*order]
+                at = {meant: order.index(meant) if meant in order else None for meant in _COLUMNS}
+                rows = itertools.chain([cells], reader)
+                notes.append(f"there is no header line: columns are read as {', '.join(order)}")
             lacking = [_COLUMNS[meant][0] for meant in _WANTED if at[meant] is None]
             if lacking:
                 shown = ", ".join(header)
@@ -150,7 +169,7 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]
                 (name, place) for place, name in enumerate(header) if name and name not in _KNOWN
             ]
             ids = at["image"] is not None and header[at["image"]] == "imageid"
-            for number, cells in enumerate(reader, 1):
+            for number, cells in enumerate(rows, 1):
                 line = reader.line_num
                 if not cells:
                     continue
@@ -170,6 +189,22 @@ def _rows(file: Location) -> Iterator[tuple[int, dict[str, str], dict[str, str]]
             ) from error
 
 
+def _order_of(cells: Sequence[str], decimal: str) -> tuple[str, ...] | None:
+    """Return the meanings of the columns if a first line holds values; None if it is a header."""
+    for order in _ORDERS:
+        if len(cells) != len(order) or not cells[0]:
+            continue
+        given = [cells[order.index(corner)].replace(decimal, ".") for corner in _CORNERS]
+        if not any(cells[1:]):
+            return order  # an image without boxes
+        try:
+            parse_numbers(given, "row 1: corners")
+        except ValueError:
+            continue
+        return order
+    return None
+
+
 def _places(header: Sequence[str]) -> dict[str, int | None]:
     """Return {meaning: index of its column, None without one}."""
     return {
@@ -178,11 +213,12 @@ def _places(header: Sequence[str]) -> dict[str, int | None]:
     }
 
 
-def _delimiter_of(first: str) -> str:
+def _delimiter_of(first: str, decimal: str) -> str:
     """Return the delimiter with which the first line has the columns of boxes, else a comma."""
     for one in DELIMITERS:
-        names = [name.strip().lower() for name in next(csv.reader([first], delimiter=one), [])]
-        places = _places(names)
-        if all(places[meant] is not None for meant in _WANTED):
+        cells = [cell.strip() for cell in next(csv.reader([first], delimiter=one), [])]
+        places = _places([cell.lower() for cell in cells])
+        named = all(places[meant] is not None for meant in _WANTED)
+        if named or _order_of(cells, decimal) is not None:
             return one
     return ","
