@@ -688,3 +688,21 @@ def test_tables_of_boxes_may_lack_a_header(text, tmp_path):
     assert found(made)[0] == {"0.png": [("cat", (10, 6, 30, 24))], "1.png": []}
     (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
     assert "boxes.csv: there is no header line: columns are read as image, " in note
+
+
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        (ROBOFLOW, "(YOLO): --annotations {0} reads them"),
+        (ULTRALYTICS, "(YOLO): --annotations {0} reads them"),
+        (PER_SPLIT, "(COCO): --annotations {0} reads them"),
+        (LABELME, "(LabelMe): --annotations {0}/photos reads them"),
+        (CVAT, "(CVAT): --annotations {0}/annotations.xml reads them"),
+    ],
+    ids=["roboflow", "ultralytics", "coco", "labelme", "cvat"],
+)
+def test_a_note_names_the_option_that_reads_a_layout(files, advice, tmp_path):
+    root = put(tmp_path / "in", files)
+    made = make(tmp_path / "out", "--input", root, "--unlabelled", "keep", *_WHOLE)
+    notes = [note for note in made.manifest.notes if note.code == "unread"]
+    assert [note for note in notes if advice.format(root) in note], notes

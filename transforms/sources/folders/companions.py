@@ -45,11 +45,17 @@ _IN_FOLDERS = ""  # kind of masks that are in folders of their own
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
-# {extension: (pattern that a file of annotations begins with or contains, what it is)}
-_ANNOTATIONS: dict[str, tuple[Callable[[bytes], object], str]] = {
-    "json": (re.compile(rb'"(images|annotations|categories)"\s*:\s*\[').search, "COCO"),
-    "txt": (_YOLO.match, "YOLO"),
-    "xml": (re.compile(rb"<annotation\b").search, "Pascal VOC"),
+# {extension: [(pattern that a file of annotations begins with or contains, what it is)]}
+_ANNOTATIONS: dict[str, list[tuple[Callable[[bytes], object], str]]] = {
+    "json": [
+        (re.compile(rb'"(images|annotations|categories)"\s*:\s*\[').search, "COCO"),
+        (re.compile(rb'"shapes"\s*:\s*\[').search, "LabelMe"),
+    ],
+    "txt": [(_YOLO.match, "YOLO")],
+    "xml": [
+        (re.compile(rb"<annotation\b").search, "Pascal VOC"),
+        (re.compile(rb"<annotations\b").search, "CVAT"),
+    ],
 }
 _READ = 1 << 16  # bytes at the beginning of a file
 _PROBED = 3  # files per extension that are opened
@@ -70,6 +76,9 @@ class CompanionFinder:
         self._counts: Counter[str] = Counter()
         self._probed: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
+        self._formats: dict[str, str] = {}  # what these annotations are
+        self._folders: dict[str, str] = {}  # of these annotations
+        self._places: dict[str, str] = {}  # value of --annotations that reads them
         self._images = 0
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
         self._sidecars = SidecarTexts() if "sidecars" in self._kinds else None
@@ -86,15 +95,23 @@ class CompanionFinder:
         extension = file.key.rpartition(".")[2].lower()
         self._counts[extension] += 1
         if extension in self._first:
+            if file.key.rpartition("/")[0] != self._folders.get(extension):
+                self._places[extension] = str(root.root)
             return
         path = f"{root.given.path.rstrip('/')}/{file.key}"
         if extension in _TABLES and "tables" in self._kinds:
             self._first[extension] = path
         elif extension in _ANNOTATIONS and "annotations" in self._kinds:
-            matches, _ = _ANNOTATIONS[extension]
             self._probed[extension] += 1
-            if self._probed[extension] <= _PROBED and matches(_begin(file.path)):
-                self._first[extension] = path
+            begin = _begin(file.path) if self._probed[extension] <= _PROBED else b""
+            format_ = next(
+                (name for matches, name in _ANNOTATIONS[extension] if matches(begin)), None
+            )
+            if format_ is not None:
+                self._first[extension], self._formats[extension] = path, format_
+                self._folders[extension] = file.key.rpartition("/")[0]
+                alone = format_ in ("COCO", "CVAT")
+                self._places[extension] = path if alone else os.path.dirname(path)
 
     def add_record(self, key: str) -> None:
         """Take the key of a record, in the order of all files."""
@@ -150,12 +167,12 @@ class CompanionFinder:
             if extension not in _ANNOTATIONS:
                 continue
             files, were = ("file", "was") if self._counts[extension] == 1 else ("files", "were")
-            place = path if extension == "json" else os.path.dirname(path)
             yield Note(
                 "unread",
                 f"{self._counts[extension]:,} .{extension} {files} among the files of {where}"
                 f" {were} not read, such as {path}, which holds annotations"
-                f" ({_ANNOTATIONS[extension][1]}): --annotations {place} reads them",
+                f" ({self._formats[extension]}): --annotations {self._places[extension]} reads"
+                " them",
             )
 
     def _mask_notes(self) -> Iterator[Note]:
