@@ -345,6 +345,31 @@ def test_keypoints_of_coco_are_features(tmp_path):
         np.testing.assert_allclose(example[f"{_POINTS}y"], [0.25, 0], rtol=1e-6)
 
 
+def test_keypoints_of_a_dataset_are_read_again(tmp_path):
+    files = {
+        "images/0.png": "",
+        "a.json": keypoints([20, 15, 2, 0, 0, 0], None, [50, 30, 1, 80, 60, 2]),
+    }
+    root = put(tmp_path / "in", files)
+    given = ("--input", root / "images", "--annotations", root / "a.json", "--splits", "train=1")
+    first = make(tmp_path / "first", *given, *_WHOLE)
+    again = make(tmp_path / "again", "--input", tmp_path / "first", *_WHOLE)
+    small = make(tmp_path / "small", "--input", tmp_path / "first", "--size", 20)
+    (expected,) = first.examples().values()
+    for made in (again, small):
+        (found,) = made.examples().values()
+        for name in ("num", "text", "visibility"):
+            assert found[f"{_POINTS}{name}"] == expected[f"{_POINTS}{name}"]
+    for name in "xy":
+        (found,) = again.examples().values()
+        np.testing.assert_allclose(
+            found[f"{_POINTS}{name}"], expected[f"{_POINTS}{name}"], rtol=1e-6
+        )
+    (found,) = small.examples().values()  # 20 pixels on each side are cut off
+    np.testing.assert_allclose(found[f"{_POINTS}x"][:2], [0, 0], atol=1e-6)
+    np.testing.assert_allclose(found[f"{_POINTS}x"][2:], [0.5, 1], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("points", "why"),
     [

@@ -22,6 +22,7 @@ from recordmill.transforms.imaging.affine import Affine, Floats
 from recordmill.transforms.imaging.geometry import Size
 from recordmill.transforms.model.ragged import list_array
 
+_SLACK = 0.5  # pixels by which a point may be outside, as for boxes
 _PREFIX = "image/object/keypoint/"
 _ANY: tuple[int | None, ...] = (None,)
 KEYPOINT_FEATURES: Mapping[str, Feature] = {
@@ -76,8 +77,9 @@ def place_keypoints(
     table = np.array(values, np.float64).reshape(-1, 3)
     points = transform.points(table[:, :2])
     visibility = table[:, 2].astype(np.int64)
-    visibility[((points < 0) | (points > np.array(size))).any(axis=1)] = 0
-    fractions = np.where(visibility[:, None] > 0, points / np.array(size, np.float64), 0.0)
+    inside = points.clip(0, np.array(size))
+    visibility[(np.abs(points - inside) > _SLACK).any(axis=1)] = 0
+    fractions = np.where(visibility[:, None] > 0, inside / np.array(size, np.float64), 0.0)
     return PlacedKeypoints(counts, names, fractions, visibility)
 
 

@@ -239,12 +239,12 @@ class PlacedObjects:
             masks: Sequence[bytes] = ()
             if self._masks is not None:
                 masks = self._masks.place(row, placed.kept, transforms, frame=size, size=written)
-            keypoints = PlacedKeypoints()
+            keypoints, fractions = PlacedKeypoints(), self._options.fractions
             if self._has_keypoints:
                 texts = self._structs.field(KEYPOINTS.name)
                 keypoints = place_keypoints(
                     (texts[self._edges[row] + at].as_py() for at in placed.kept.tolist()),
-                    to_written,
+                    Affine.scale(*size).then(to_written) if fractions else to_written,
                     written,
                     mirrored=image.to_augmented.mirrors,
                 )

@@ -96,7 +96,7 @@ def files_of(
         objects = None if first is None else boxes(rows.open(first))
         if objects is not None and columns_of(config.drop_columns, objects.columns):
             objects = None
-    found_boxes = {} if objects is None else {"annotations": f"the boxes in column {NAME!r}"}
+    found_boxes = None if objects is None else {"annotations": f"the boxes in column {NAME!r}"}
     rules.check(config, shape=shape.payload, where=inputs, found=found_boxes)
     if shape.payload == "placed":
         found = records_of(config, unlabelled=unlabelled, labelled=labelled, raw=raw)

@@ -20,11 +20,13 @@ import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.option_names import option_name
+from recordmill.strict_json import to_text
 from recordmill.transforms.model.annotations import (
     AREA,
     BOX_FIELDS,
     CAPTIONS_FIELD,
     CORNER_NAMES,
+    KEYPOINTS,
     MASK_COLUMNS,
     OBJECT_MASK_COLUMNS,
     SEGMENTATION,
@@ -53,6 +55,9 @@ _CORNERS = tuple(f"{OBJECT}bbox/{name}" for name in CORNER_NAMES)
 _TEXT, _NUMBER = f"{OBJECT}class/text", f"{OBJECT}class/label"
 _MASKS, _FRAME = f"{OBJECT}mask", f"{OBJECT}segmentation/transform"
 _FLOATS, _INTS, _TEXTS = (pa.list_(kind) for kind in (pa.float32(), pa.int64(), pa.string()))
+# Types of the features of keypoints: their number in each object, and then one value for each.
+_POINTS = {"num": _INTS, "x": _FLOATS, "y": _FLOATS, "visibility": _INTS, "text": _TEXTS}
+_NUMBERS = ("x", "y", "visibility")
 _YX = [1, 0, 3, 2]  # places of the corners in a box of TFDS, which is ymin, xmin, ymax, xmax
 _DECLARED = {AREA.name: pa.float64(), SEGMENTATION.name: pa.string(), VIEW.name: pa.string()}
 
@@ -64,11 +69,10 @@ class PixelFeatures:
     corners: features of xmin, ymin, xmax and ymax, in fractions; or one feature of TFDS with all
       boxes; empty without objects. text, number: class of each object as its name and as a number.
     names: classes in the order of their numbers, if they are known. first_number: of these classes.
-    more: {field of an object:
-      feature}. object_masks: PNG of each object. frame: transform of the segmentations to the
-      image. captions: of the image. class_mask: mask of class ids.
-    mask_depth: bits per pixel of that mask in datasets of recordmill. mask_names: names of its ids,
-      if they are known.
+    more: {field of an object: feature}. keypoints: {what they hold: feature} of keypoints of all
+      objects. object_masks: PNG of each object. frame: transform of the segmentations to the image.
+    captions: of the image. class_mask: mask of class ids. mask_depth: bits per pixel of it in
+      datasets of recordmill. mask_names: names of its ids, if they are known.
     """
 
     corners: tuple[str, ...] = ()
@@ -77,6 +81,7 @@ class PixelFeatures:
     names: tuple[str, ...] | None = None
     first_number: int = 0
     more: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keypoints: Mapping[str, str] = dataclasses.field(default_factory=dict)
     object_masks: str | None = None
     frame: str | None = None
     captions: str | None = None
@@ -102,7 +107,7 @@ class PixelFeatures:
         """Names of the features that do not become columns of the record."""
         single = (self.text, self.number, self.object_masks, self.frame, self.captions)
         named = {name for name in (*single, self.class_mask) if name is not None}
-        return named.union(self.corners, self.more.values(), self.left_out)
+        return named.union(self.corners, self.more.values(), self.keypoints.values(), self.left_out)
 
     @property
     def masks(self) -> dict[str, bool]:
@@ -120,6 +125,7 @@ class PixelFeatures:
             (self.captions, _TEXTS),
         ):
             found += [] if name is None else [pa.field(name, kind)]
+        found += [pa.field(name, _POINTS[what]) for what, name in self.keypoints.items()]
         return found + [pa.field(name, pa.list_(kind)) for name, kind in self._kinds(types).items()]
 
     def schema(self, types: ColumnTypes) -> pa.Schema:
@@ -129,7 +135,8 @@ class PixelFeatures:
             kinds = self._kinds(types)
             more = [(field, kinds[name]) for field, name in self.more.items() if name in kinds]
             wide = {pa.float32(): pa.float64()}
-            found.append(objects_field(pa.field(n, wide.get(kind, kind)) for n, kind in more))
+            fields = [pa.field(n, wide.get(kind, kind)) for n, kind in more]
+            found.append(objects_field([*fields, *([KEYPOINTS] if self.keypoints else [])]))
             found.append(SIDES_FIELD)
         found += [] if self.captions is None else [CAPTIONS_FIELD]
         found += [] if self.frame is None else [SEGMENTATION_FRAME_FIELD]
@@ -187,6 +194,10 @@ class PixelFeatures:
         lists += [name for name in self.more.values() if name in rows.schema.names]
         faults = []
         sound = np.ones(len(rows), np.bool_)
+        if self.keypoints:
+            lists.append(self.keypoints["num"])
+            sound &= ~(wrong := self._misplaced(rows))
+            faults.append(InvalidRows(wrong, functools.partial(_uneven_keypoints, self.keypoints)))
         for name in lists:
             found = _counts(rows[name])
             wrong = found != boxes * (per_box if name in self.corners else 1)
@@ -204,6 +215,9 @@ class PixelFeatures:
             faults.append(InvalidRows(rejected, _of_mapping(first)))
         arrays = [*(pa.array(corner) for corner in corners), classes]
         for field in [*kind][len(BOX_FIELDS) :]:
+            if field == KEYPOINTS:
+                arrays.append(self._keypoints_of(rows.filter(mask)))
+                continue
             array = values[self.more[field.name]]
             if field.type == pa.string():  # an empty text stands for none
                 array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
@@ -211,6 +225,29 @@ class PixelFeatures:
         structs = pa.StructArray.from_arrays(arrays, fields=[*kind])
         edges = np.append(0, np.cumsum(np.where(sound, boxes, 0))).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(edges), structs), faults
+
+    def _misplaced(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return the rows whose keypoints are not as many as their objects have, bool[n]."""
+        nums = rows[self.keypoints["num"]]
+        totals = np.array([sum(one or ()) for one in nums.to_pylist()], np.int64)
+        wrong = np.array([min(one or (0,), default=0) < 0 for one in nums.to_pylist()], np.bool_)
+        for what, name in self.keypoints.items():
+            wrong |= (what != "num") & (_counts(rows[name]) != totals)
+        return wrong
+
+    def _keypoints_of(self, rows: pa.RecordBatch) -> pa.Array:
+        """Return the keypoints of each object of rows, as in `model.annotations.KEYPOINTS`."""
+        found = {what: rows[name].flatten() for what, name in self.keypoints.items()}
+        names = found["text"].to_pylist()
+        numbers = np.stack([np.asarray(found[one], np.float64) for one in _NUMBERS], axis=1)
+        ends = np.cumsum(np.asarray(found["num"], np.int64)).tolist()
+        texts = [
+            to_text([names[start:end], numbers[start:end].ravel().tolist()])
+            if end > start
+            else None
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+        return pa.array(texts, pa.string())
 
     def _classes(
         self, values: Mapping[str, pa.Array], numbers: dict[str, int]
@@ -281,12 +318,16 @@ def find_pixel_features(
             f" expected {', '.join(_CORNERS)}; or leave the objects out with"
             f" {option_name('drop_columns', ','.join(named[name] for name in objects))}"
         )
+    keypoints = {one: f"{OBJECT}keypoint/{one}" for one in _POINTS}
+    has_keypoints = named.keys() >= {*keypoints.values()}
     roles = {*_CORNERS, _TEXT, _NUMBER, _MASKS, _FRAME}
+    roles |= {*keypoints.values()} if has_keypoints else set()
     return PixelFeatures(
         corners=tuple(named[name] for name in _CORNERS) if objects else (),
         text=named.get(_TEXT),
         number=named.get(_NUMBER),
         more={n.removeprefix(OBJECT): named[n] for n in sorted(objects) if n not in roles},
+        keypoints={one: named[name] for one, name in keypoints.items()} if has_keypoints else {},
         object_masks=named.get(_MASKS),
         frame=named.get(_FRAME),
         captions=named.get(CAPTION) if objects else None,
@@ -322,6 +363,12 @@ def _outside(corners: Sequence[npt.NDArray[np.float64]]) -> dict[int, str]:
 
 def _count_problem(name: str, boxes: Edges, found: Edges, row: int) -> RejectCause:
     what = f"feature {name!r}: expected values for {boxes[row]} boxes, got {found[row]}"
+    return RejectCause(Reason.BAD_VALUE, what)
+
+
+def _uneven_keypoints(names: Mapping[str, str], row: int) -> RejectCause:
+    del row
+    what = f"feature {names['num']!r} and the other features of keypoints differ in their number"
     return RejectCause(Reason.BAD_VALUE, what)
 
 
