@@ -53,6 +53,7 @@ class _ReadFiles(ReadStep):
       split_column: Column with the split of a file. Default: `split`, if there is such a column.
       path_column: Column of a listing with the path of a file. Default: a usual name, such as
         `path`.
+      path_template: Path of a file with columns of a listing in braces, such as `{id}.jpg`.
       bytes_column: Column of tables that hold the bytes of files. Default: a column of bytes.
       drop_columns: Columns to ignore, by names or patterns such as `Unnamed*`.
       label_columns: Columns of 0 and 1, one for each class, by names or patterns such as `is_*`.
@@ -64,7 +65,7 @@ class _ReadFiles(ReadStep):
 
     source_options = ReadStep.source_options | {
         *("label_column", "key_column", "group_column", "split_column", "path_column"),
-        *("bytes_column", "drop_columns", "label_columns", "input_root", "format"),
+        *("path_template", "bytes_column", "drop_columns", "label_columns", "input_root", "format"),
     }
 
     _: dataclasses.KW_ONLY
@@ -73,6 +74,7 @@ class _ReadFiles(ReadStep):
     group_column: str | None = None
     split_column: str | None = None
     path_column: str | None = None
+    path_template: str | None = None
     bytes_column: str | None = None
     drop_columns: Sequence[str] = ()
     label_columns: Sequence[str] = ()
@@ -121,7 +123,7 @@ class _ReadFiles(ReadStep):
             inputs,
             leave_out=leave_out,
             format=self.format,
-            path_column=self.path_column,
+            path_column=self.path_column or self.path_template,
             bytes_column=self.bytes_column,
             dropped=self.drop_columns,
         )
@@ -131,7 +133,8 @@ class _ReadFiles(ReadStep):
                 " features, and the command of this data type reads the files in them"
             )
         if shape.payload == "self":
-            for name, value in {**columns, "path_column": self.path_column}.items():
+            paths = {"path_column": self.path_column, "path_template": self.path_template}
+            for name, value in {**columns, **paths}.items():
                 given = name not in ("unlabelled", "label_type") and value not in (None, ())
                 if given:
                     raise ConfigError(
@@ -146,6 +149,7 @@ class _ReadFiles(ReadStep):
             labelled=labelled,
             segments=segments,
             path_column=self.path_column,
+            path_template=self.path_template,
             conflicts="reject",
         )
 

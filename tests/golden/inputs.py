@@ -77,6 +77,15 @@ def _photos(root: pathlib.Path) -> None:
     _pictures(root / "photos", _photo_names())
 
 
+@makes("photos-by-id.csv")
+def _ids(root: pathlib.Path) -> None:
+    names = [name.split("/") for name in _photo_names()]
+    rows = [(kind, number, n % 4) for n, (kind, number) in enumerate(names)]
+    put(root / "photos-by-id.csv", lines_of("kind,id,fold", *rows))
+    if not (root / "photos").exists():
+        _photos(root)
+
+
 @makes("jpegs")
 def _jpegs(root: pathlib.Path) -> None:
     shutil.copytree(CLOTHING, root / "jpegs")

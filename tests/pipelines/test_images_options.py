@@ -466,8 +466,8 @@ def test_every_option_is_shown(capsys):
     # test_notes.py, test_input_splits.py, test_repeated_rows.py, tests/transforms/imaging
     elsewhere |= {"fail-on", "label-from", "split-from", "conflicts", "intensity-window"}
     elsewhere |= {"group-from"}  # test_path_facts.py
-    # test_split_map.py, test_split_files.py, test_path_columns.py
-    elsewhere |= {"split-map", "split-files", "column-from", "key-from"}
+    # test_split_map.py, test_split_files.py, test_path_columns.py, test_path_template.py
+    elsewhere |= {"split-map", "split-files", "column-from", "key-from", "path-template"}
     elsewhere |= {"depth", "json"}  # test_image_depth.py, test_interpretation.py
     # test_card.py, test_report_page.py, test_verify_option.py, test_hostile_listings.py,
     # test_road.py

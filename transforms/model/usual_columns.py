@@ -8,8 +8,9 @@ LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
 # The column of classes that columns of 0 and 1 give.
 OF_FLAGS = "--label-columns"
+OF_TEMPLATE = "--path-template "  # prefix of the column of paths that columns make
 # Prefixes of columns with facts of paths, and that one, which are not in the user's files.
-OF_PATHS = ("--label-from ", "--group-from ", OF_FLAGS)
+OF_PATHS = ("--label-from ", "--group-from ", OF_TEMPLATE, OF_FLAGS)
 
 
 def column_named(name: str) -> str:

@@ -132,6 +132,8 @@ RULES: tuple[Rule, ...] = (
     _needs("trust-transform", "learned-from"),
     _needs("confine", "input-root", shapes="self named placed values document",
            why="because local paths of a listing are confined only with it"),
+    _excludes("path-template", "path-column", why="which holds whole paths"),
+    _excludes("path-template", "bytes-column", why="whose rows hold the files"),
     _excludes("bytes-column", "path-column", why="because a row either holds a file or names it"
               " (for structs of bytes and a path, give --bytes-column)"),
     # Duplicates.
@@ -170,7 +172,7 @@ RULES: tuple[Rule, ...] = (
     _needs("segment-unit", *_SEGMENTS.split()),
     _only(_COLUMNS, "named held placed values"),
     _only("label-columns weight-column", "named held values"),
-    _only("path-column", "named"),
+    _only("path-column path-template", "named"),
     _only(_SEGMENTS, "named held"),
     _only(_SEGMENTS, "named", of="audio", unless="clip-mode=split",
           why="or add --clip-mode split"),

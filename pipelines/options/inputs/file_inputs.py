@@ -85,7 +85,7 @@ def files_of(
         inputs,
         leave_out=leave_out,
         format=row_format,
-        path_column=config.path_column,
+        path_column=config.path_column or config.path_template,
         bytes_column=config.bytes_column,
         dropped=config.drop_columns,
     )
@@ -120,6 +120,7 @@ def files_of(
         worker_limits=config.worker_limits,
         objects=objects,
         path_column=config.path_column,
+        path_template=config.path_template,
         conflicts=config.conflicts,
     )
     return MediaFiles(source, shape, has_boxes=objects is not None)

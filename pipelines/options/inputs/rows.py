@@ -58,6 +58,12 @@ class FilesConfig(DelimitedConfig):
         metavar="COLUMN",
         help="If the input is a listing: the column with the path of each record's file.",
     )
+    path_template: str | None = option(
+        None,
+        metavar="TEMPLATE",
+        help="If the input is a listing: the path of each record's file, with columns in braces,"
+        " such as 'fold{fold}/{slice_file_name}', or '{id}.jpg' for ids without extension.",
+    )
     bytes_column: str | None = option(
         None,
         metavar="COLUMN",

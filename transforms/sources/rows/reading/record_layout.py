@@ -49,6 +49,7 @@ class RowLayout(Layout):
       from_listing: {column: system column of the listing} of the columns with facts in paths.
       held_in: Column with the files of the rows, if rows hold files.
       typed: Columns with a role that are read with the types of the files, not as text.
+      made: Columns with a role that the source makes of others.
     """
 
     roles: ColumnRoles
@@ -61,11 +62,12 @@ class RowLayout(Layout):
     from_listing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     held_in: str | None = None
     typed: tuple[pa.Field, ...] = ()
+    made: tuple[str, ...] = ()
 
     def read_names(self) -> set[str]:
         """Return the names of the columns to read as text."""
         typed = (field.name for field in self.typed)
-        made = (OF_FLAGS,)
+        made = (OF_FLAGS, *self.made)
         return self.roles.named().difference(self.from_path, self.from_listing, typed, made)
 
     def more_fields(self, named: Collection[str]) -> list[pa.Field]:
@@ -118,6 +120,10 @@ class References(abc.ABC):
         """Return the keys of rows, string[n]; null if a row has none."""
         del file
         return keys_of(rows, roles)
+
+    def advice(self) -> str:
+        """Return advice for the error if no row can be used, with its semicolon; or ""."""
+        return ""
 
     @abc.abstractmethod
     def end(self) -> ListingPart:

@@ -176,6 +176,11 @@ class RowSteps(RowOptions):
         return None
 
     @property
+    def _made_columns(self) -> tuple[str, ...]:
+        """Columns of text that the source makes of others while it reads rows."""
+        return ()
+
+    @property
     def _consumed_columns(self) -> tuple[str, ...]:
         """Further columns that are not values of a record, because the source converts them."""
         return ()
@@ -208,7 +213,8 @@ class RowSteps(RowOptions):
         )
         of_flags = (OF_FLAGS,) if self.label_columns else ()
         refuse_repeated(columns.values(), column_types, where=where)
-        of_path = (*from_path, *in_path.values(), *columns.values(), *of_flags)
+        made = (*columns.values(), *of_flags, *self._made_columns)
+        of_path = (*from_path, *in_path.values(), *made)
         roles = self._roles([*column_types, *of_path])
         found = [key for key in facts.partitions if key not in column_types and key not in used]
         classless = self.label_type == "none" or not self._needs_classes
@@ -277,6 +283,7 @@ class RowSteps(RowOptions):
             from_path=from_path,
             from_listing={name: column for column, name in [*in_path.items(), *columns.items()]},
             typed=() if header is None else self._typed_columns(header),
+            made=self._made_columns,
         )
 
     def _header(

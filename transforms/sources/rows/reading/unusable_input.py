@@ -93,13 +93,14 @@ class RejectedRows:
             if len(self._causes) < _CAUSES:
                 self._causes.setdefault(_cause(reject), reject)
 
-    def no_rows(self, inputs: Inputs, noun: str, root: str | None) -> ConfigError:
+    def no_rows(self, inputs: Inputs, noun: str, root: str | None, *, advice: str) -> ConfigError:
         """Return the error for an input without a usable row.
 
         Args:
           inputs: The input, for the message.
           noun: Noun for a row in the message.
           root: Clause on the folder of relative paths, if there is one.
+          advice: End of the message.
         """
         if not self._counts:
             if self._left_out:
@@ -117,7 +118,7 @@ class RejectedRows:
         message = f"no {noun} of {inputs} can be used ({reasons}); {which}: {shown}"
         if root is not None and self._may_be_elsewhere:
             message += f"; relative paths were resolved in {root}"
-        return ConfigError(message)
+        return ConfigError(message + advice)
 
 
 def _cause(reject: Reject) -> str:

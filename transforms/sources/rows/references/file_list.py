@@ -7,7 +7,7 @@ a URI. Other columns may hold label, split, group and key; the remaining ones ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.model.usual_columns import quoted
+from recordmill.transforms.model.usual_columns import OF_TEMPLATE, column_named, quoted
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, refuse_special
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
@@ -28,7 +28,7 @@ from recordmill.transforms.sources.files.path_rules import normal_path, parse_st
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.folders.references import COLUMNS
 from recordmill.transforms.sources.folders.split_lists import SplitLists
-from recordmill.transforms.sources.row_formats.reading.row_file import Noun, Rows
+from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, Noun, Rows
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
 from recordmill.transforms.sources.rows.columns.record_columns import (
     InvalidRows,
@@ -38,6 +38,10 @@ from recordmill.transforms.sources.rows.columns.record_columns import (
 from recordmill.transforms.sources.rows.columns.row_options import UsualNames
 from recordmill.transforms.sources.rows.reading.record_layout import Attached, References, RowLayout
 from recordmill.transforms.sources.rows.references.path_stats import PathOptions, StatCache
+from recordmill.transforms.sources.rows.references.path_template import (
+    PathTemplate,
+    likely_template,
+)
 from recordmill.transforms.sources.rows.references.row_references import RowReferences
 from recordmill.transforms.sources.rows.references.unlisted import ListedPaths, segment_notes
 
@@ -61,6 +65,7 @@ class FileList(PathOptions, RowReferences):
     Args:
       path: Path or URI of the listing, or several.
       format: Format of the rows. A .txt file with a delimiter is read as CSV or TSV.
+      path_template: Template of the paths, if several columns make them, as in `PathTemplate`.
       path_column: By default a column with a usual name (path, file, filename, image, ...).
       segment_columns: Columns that distinguish rows with the same key, such as times of segments;
         None if rows cannot be segments of files.
@@ -68,6 +73,7 @@ class FileList(PathOptions, RowReferences):
 
     path: str | Inputs
     path_column: str | None = None
+    path_template: str | None = None
     segment_columns: tuple[str, ...] | None = None
     _leading_fields: ClassVar[tuple[pa.Field, ...]] = tuple(COLUMNS)
     _file_noun: ClassVar[Noun] = "listing"
@@ -76,6 +82,11 @@ class FileList(PathOptions, RowReferences):
 
     def _check_together(self) -> None:
         super()._check_together()
+        if self._template is not None and self.path_column is not None:
+            raise ConfigError(
+                f"expected only one of {option_name('path_column')} and"
+                f" {option_name('path_template')}: leave one out"
+            )
         for place in self.places:
             if format_of(place.name) in (None, "lines") and self.row_format.format == "auto":
                 raise ConfigError(
@@ -111,8 +122,27 @@ class FileList(PathOptions, RowReferences):
         return UsualNames(PATHS, ("label", "class"))
 
     @property
+    def _template(self) -> PathTemplate | None:
+        return None if self.path_template is None else PathTemplate(self.path_template)
+
+    @property
     def _main_column(self) -> str | None:
-        return self.path_column
+        return self.path_column if self._template is None else self._template.name
+
+    @property
+    def _made_columns(self) -> tuple[str, ...]:
+        return () if self._template is None else (self._template.name,)
+
+    def _rows_of(
+        self,
+        file: File,
+        section: FileSection,
+        wanted: pa.Schema,
+        text: Collection[str],
+        layout: RowLayout,
+    ) -> Iterable[Rows]:
+        found = super()._rows_of(file, section, wanted, text, layout)
+        return found if self._template is None else map(self._template.fill, found)
 
     @property
     def _distinct(self) -> tuple[str, ...]:
@@ -155,12 +185,17 @@ class FileList(PathOptions, RowReferences):
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         roles = super()._roles(names)
+        if self._template is not None:
+            self._template.check([one for one in names if one not in roles.dropped], self.inputs)
+            roles = dataclasses.replace(roles, others=self._template.columns)
         if roles.main is None:
+            template = f"'{{{names[0]}}}.EXTENSION'"
             raise ConfigError(
                 f"found no column of paths in {self.inputs}: expected one of {', '.join(PATHS)}; it"
                 f" has {quoted([name for name in names if name not in roles.dropped])}; name the"
-                f" column with {option_name('path_column')}, or all columns with"
-                f" {option_name('columns')} if it has no header line"
+                f" column with {option_name('path_column')}, all columns with"
+                f" {option_name('columns')} if it has no header line, or a form such as"
+                f" {option_name('path_template', template)} if paths are made of columns"
             )
         return roles
 
@@ -237,20 +272,28 @@ class _NamedFiles(References):
                     self._lists.see(normal_path(path))
             given = [self._lists.find(one.path, path) if one.size else None for path, one in named]
             splits = pa.array(given, pa.string()).take(at)
+        no_path = f"no path in {column_named(self._main)}"
         places = at.to_numpy()
         pathless = np.array([one is _NO_PATH for one in found])[places]
         unusable = np.array([isinstance(one, RejectCause) for one in found])[places]
         return Attached(
             columns,
             [InvalidRows(unusable, path_problem)],
-            [
-                invalid_rows(
-                    rows, pathless, lambda row: f"no path in column {self._main!r}", named=False
-                )
-            ],
+            [invalid_rows(rows, pathless, lambda row: no_path, named=False)],
             keys,
             splits,
         )
+
+    def advice(self) -> str:
+        root = next(iter(self._named))
+        column = self._main
+        if column.startswith(OF_TEMPLATE) or (path := next(iter(self._normal), None)) is None:
+            return ""
+        template = likely_template(root, path, column)
+        if template is None:
+            return ""
+        option = option_name("path_template", f"'{template}'")
+        return f"; {option} adds what the names lack"
 
     def end(self) -> ListingPart:
         listing = self._listing

@@ -84,7 +84,8 @@ class RowReferences(RowSteps):
         for part in repeated.decide():
             yield self._finished(part, layout)
         if not kept:
-            raise rejected.no_rows(self.inputs, self._noun, self._root_clause)
+            clause, advice = self._root_clause, references.advice()
+            raise rejected.no_rows(self.inputs, self._noun, clause, advice=advice)
         end = references.end()
         facts = dataclasses.replace(end.facts, split_source=layout.split_source, roles=layout.roles)
         yield ListingPart(notes=(*layout.notes, *end.notes), facts=facts)
@@ -126,7 +127,7 @@ class RowReferences(RowSteps):
     ) -> RepeatedRows:
         """Read all keys, and return the collector of the rows whose keys repeat."""
         roles, conflicts = layout.roles, self.conflicts
-        names = sorted(roles.keys or {str(roles.main)})
+        names = sorted({*(roles.keys or (str(roles.main),)), *roles.others}.difference(layout.made))
         distinct = (
             layout.columns.field(name) for name in self._distinct if name in layout.columns.names
         )
