@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
+from recordmill.storage.files import Location
 from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
@@ -293,7 +294,15 @@ class AnnotatedRows(NamedTuple):
 def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:
     """Yield the keys and paths of images. Members of archives have paths with slashes only."""
     keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
-    return zip(keys, (path.replace(MARK, "/") for path in paths), strict=True)
+    return zip(keys, map(_without_options, paths), strict=True)
+
+
+def _without_options(path: str) -> str:
+    """Return the path of an image, without the scheme and the options of an object store."""
+    place, mark, member = path.partition(MARK)
+    if "://" in place:
+        place = Location.parse(place).path
+    return f"{place}{mark}{member}".replace(MARK, "/")
 
 
 def _paths_of(part: ListingPart) -> Iterator[str]:
