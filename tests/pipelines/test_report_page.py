@@ -221,7 +221,8 @@ COMMANDS = {
         "--exclude-like benchmark --exclude-like s3://box/test,set?region=eu --dedup drop"
         " --near-duplicates group --near-distance 3 --conflicts first",
         "--annotations a.json,b.json --annotation-format coco --box-units fractions --boxes drop"
-        " --min-box 3.5 --without-boxes drop --unannotated keep --box-frame stored"
+        " --min-box 3.5 --without-boxes drop --unannotated keep --absent-images drop"
+        " --box-frame stored"
         " --image-class largest --no-segmentation --captions first",
         "--input-root /photos --no-confine --allow-store s3://box --allow-store s3://other"
         " --path-column file --label-column class --max-reject-fraction 0.5",

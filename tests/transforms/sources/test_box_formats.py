@@ -210,6 +210,18 @@ def test_voc_may_have_a_namespace(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "flag"),
+    [("0", False), ("false", False), ("True", True), ("0.0597", True), ("0.0", False), ("1", True)],
+)
+def test_flags_of_voc_may_be_words_and_fractions(text, flag, tmp_path):
+    (tmp_path / "a.xml").write_text(
+        f"<annotation><object><name>x</name>{BOX}<truncated>{text}</truncated></object></annotation>"
+    )
+    found = open_voc(Location.parse(str(tmp_path))).read(np.arange(1))
+    assert [one["truncated"] for one in found.columns[OBJECTS][0].as_py()] == [flag]
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("<annotation", "invalid XML"),
@@ -219,6 +231,11 @@ def test_voc_may_have_a_namespace(tmp_path):
             f"<annotation><object><name>x</name>{BOX}<truncated>maybe</truncated></object>"
             "</annotation>",
             "object 1: expected 'truncated' to be 0 or 1, got 'maybe'",
+        ),
+        (
+            f"<annotation><object><name>x</name>{BOX}<truncated>2.5</truncated></object>"
+            "</annotation>",
+            "object 1: expected 'truncated' to be 0 or 1, got '2.5'",
         ),
         (
             f"<annotation><object>{BOX}</object></annotation>",

@@ -34,7 +34,7 @@ def test_all_fields_are_read(parse):
     lengths = {"size": [10, 20], "counts": "abc"}
     found = parse(
         [
-            {**BOX, "area": 7.5, "iscrowd": 0, "segmentation": polygon},
+            {**BOX, "area": 7.5, "iscrowd": None, "segmentation": polygon},
             {"image_id": 3, "caption": "two\nlines"},
             {**BOX, "category_id": 2, "iscrowd": 1, "segmentation": lengths},
             {**BOX, "image_id": 3},

@@ -59,6 +59,7 @@ _KNOWN = frozenset(
         *("id", "date", "deleted", "verified"),
     )
 )
+_FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}
 _DEPTH = 64  # maximum depth of XML elements
 _DIGITS = 10  # maximum number of digits of a side
 ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
@@ -214,9 +215,15 @@ def parse_xml(data: bytes) -> ElementTree.Element:
 
 def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
     text = (one.findtext(name) or "").strip()
-    if text not in ("", "0", "1"):
+    if text.lower() in _FLAGS:
+        return _FLAGS[text.lower()]
+    try:
+        (degree,) = parse_numbers([text], name)
+    except ValueError:
+        degree = -1
+    if not 0 <= degree <= 1:  # a fraction says how much is hidden
         raise ValueError(f"object {number}: expected '{name}' to be 0 or 1, got {text[:40]!r}")
-    return text == "1"
+    return degree > 0
 
 
 def open_voc(folder: Location) -> VocReader:

@@ -249,8 +249,8 @@ class _CocoParser:
         area = entry.get("area")
         if area is not None and not (_is_number(area) and 0 <= area < _LARGEST):
             raise ValueError(f"expected an 'area' of 0 or more, got {_shown(area)}")
-        crowd = entry.get("iscrowd", 0)
-        if crowd not in (0, 1):
+        crowd = entry.get("iscrowd")
+        if crowd not in (None, 0, 1):
             raise ValueError(f"expected 'iscrowd' to be 0 or 1, got {crowd!r}")
         given = entry.get("segmentation") if self._segmentation else None
         self._segmented = self._segmented or bool(given)
