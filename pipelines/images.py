@@ -21,6 +21,7 @@ from recordmill.pipelines.options.common.labels_file import read_labels
 from recordmill.pipelines.options.inputs.annotations import (
     AnnotationsConfig,
     annotated,
+    gives_captions,
     object_options,
 )
 from recordmill.pipelines.options.inputs.file_inputs import MediaFiles, files_of
@@ -76,13 +77,15 @@ class ImagesConfig(AnnotationsConfig, MasksConfig, FilesConfig):
 
 def data_type(config: ImagesConfig) -> DataType:
     """Return the source, check and encoder of images."""
-    # Annotations give the classes; masks do, if the input holds them beside the images.
+    # Annotations give the classes; captions do not need any, nor masks beside the images.
     beside_masks = config.mask_places().inside
-    keep = bool(config.annotations) or beside_masks is not None
+    captioned = config.captions_from is not None
+    keep = bool(config.annotations) or captioned or beside_masks is not None
     unlabelled: Unlabelled = "keep" if keep else config.unlabelled
     companions: list[Companion] = (
         [] if config.annotations else ["annotations", "sidecars", "tables"]
     )
+    companions = [one for one in companions if one != "sidecars" or not captioned]
     companions += [] if config.masks else ["masks"]
     # Either option selects the images of samples, as the note advises.
     companions += [] if config.masks or config.exclude_keys else ["samples"]
@@ -95,6 +98,7 @@ def data_type(config: ImagesConfig) -> DataType:
         companions=companions,
         masks=beside_masks,
         boxes=lambda file: object_columns(file, labels, config.object_rules(labels)),
+        labelled=not gives_captions(config),
     )
     pixels = None if files.records is None else files.records.pixels
     of_records = files.has_boxes or (pixels is not None and pixels.has_objects)

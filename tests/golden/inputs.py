@@ -227,7 +227,7 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits keypoints.json hub-boxes "
+    "coco-splits keypoints.json hub-boxes captions.csv "
     "labelme cvat.xml hub-tables"
 )
 def _annotated(root: pathlib.Path) -> None:
@@ -245,6 +245,8 @@ def _annotated(root: pathlib.Path) -> None:
         put(root / name, json.dumps(found))
     captions = [{"id": n, "image_id": n // 2, "caption": f"caption {n}"} for n in range(20)]
     put(root / "captions_train2017.json", json.dumps({**found, "annotations": captions}))
+    texts = [f"{name},{text} {name}" for name in annotated for text in ("one", "two")]
+    put(root / "captions.csv", "\n".join(["image,caption", *texts, ""]))
     found["annotations"][4]["bbox"] = [-4, 3, 20, 9]
     found["images"].append({"id": 99, "file_name": "gone.png", "width": 4, "height": 4})
     put(root / "odd-instances.json", json.dumps(found))

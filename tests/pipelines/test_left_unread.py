@@ -170,13 +170,17 @@ def test_texts_beside_records_are_noted(packed: Callable, command, folder, tmp_p
         }
     place = packed(tmp_path / f"samples.{'zip' if packed is zip_of else 'tar'}", members)
     made = made_of(tmp_path, "--input", place, command=command)
-    assert parts_of(made) == [_JSON, _TEXT]
+    json_advice, text_advice = (
+        f" (--captions-from {one} reads captions)" if command == "images" else ""
+        for one in (".json:FIELD", ".txt")
+    )
+    assert parts_of(made) == [f"{_JSON}{json_advice}", f"{_TEXT}{text_advice}"]
 
 
 def test_texts_that_are_read_or_not_asked_for_are_not_noted(folder, tmp_path) -> None:
     place = tar_of(tmp_path / "samples.tar", samples(folder))
     labelled = make(tmp_path / "a", *_ALL, "--input", place, "--label-from", ".json:species")
-    assert parts_of(labelled) == [_TEXT]
+    assert parts_of(labelled) == [f"{_TEXT} (--captions-from .txt reads captions)"]
     for name, content in samples(folder).items():
         (folder / name).write_bytes(content)
     assert parts_of(make(tmp_path / "b", *_ALL, "--input", f"{folder}/*.jpg")) == []

@@ -195,7 +195,10 @@ RULES: tuple[Rule, ...] = (
     _needs("conflicts=first", "key-column", "dedup=drop", "near-duplicates=drop", found=True,
            shapes="self placed values document", why="because other keys do not repeat"),
     # Boxes and masks.
-    _needs("@boxes", "annotations", found=True),
+    _needs("@boxes -unannotated -captions -captions-from", "annotations", found=True),
+    _needs("unannotated captions", "annotations", "captions-from", found=True),
+    _excludes("captions-from", "annotations", why="which give captions, too"),
+    _only("captions-from", "self", why="or use --annotations"),
     _needs("@masks", "masks", found=True),
     _only("annotation-format box-units unannotated absent-images mask-suffix", "self named"),
     _excludes("label-column label-columns label-separator label-type=class|int|float",

@@ -22,9 +22,11 @@ from recordmill.transforms.encoders.object_options import ObjectOptions
 from recordmill.transforms.model.label_sets import ImageClass
 from recordmill.transforms.model.source import Source
 from recordmill.transforms.sources.annotations.object_labels import ObjectRules
+from recordmill.transforms.sources.files.input_paths import LABEL_FILE
 
 if TYPE_CHECKING:
     from recordmill.transforms.sources.annotations.annotation_reader import Annotations
+    from recordmill.transforms.sources.annotations.captions import CaptionFiles
     from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
 ANNOTATIONS = Group(35, "Boxes and captions", shapes_bytes=True)
@@ -46,11 +48,18 @@ class AnnotationsConfig(CommonConfig):
         " folder of them; a folder of Pascal VOC XML, YOLO txt or LabelMe JSON files; an XML file"
         " of CVAT; or a CSV file of boxes.",
     )
-    annotation_format: Literal["auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv"] = (
-        option(
-            "auto",
-            help="Format of --annotations; auto goes by the file names.",
-        )
+    annotation_format: Literal[
+        "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"
+    ] = option(
+        "auto",
+        help="Format of --annotations; auto goes by the file names.",
+    )
+    captions_from: str | None = option(
+        None,
+        metavar=".EXT|.json:FIELD",
+        help="Captions in the files that have the names of the images, beside them in folders or in"
+        " archives, such as WebDataset shards: the lines of .txt, or a field of .json, which holds"
+        " a text or a list of texts.",
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",
@@ -78,6 +87,31 @@ class AnnotationsConfig(CommonConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.objects.make()
+        self._caption_files()
+
+    def _caption_files(self) -> tuple[str, str | None] | None:
+        """Return the extension and the field of --captions-from. Raises ConfigError."""
+        if self.captions_from is None:
+            return None
+        found = LABEL_FILE.fullmatch(self.captions_from)
+        if found is None or self.captions_from.lower() == ".json":
+            raise ConfigError(
+                "--captions-from: expected the extension of files, as in .txt, or of files of JSON"
+                f" and a field, as in .json:caption, got {self.captions_from!r}"
+            )
+        return found[1].lower(), found[2]
+
+    def caption_files(self) -> CaptionFiles | None:
+        """Return the files of --captions-from; None without them. Raises ConfigError."""
+        found = self._caption_files()
+        if found is None:
+            return None
+        from recordmill.transforms.sources.annotations.captions import CaptionFiles
+
+        optional = self.unannotated == "keep"
+        return CaptionFiles(
+            inputs=self.inputs, extension=found[0], field=found[1], optional=optional
+        )
 
     def image_class_rule(self, *, has_boxes: bool) -> ImageClass | None:
         """Return the rule for the class of an image with several classes, or None for no class."""
@@ -115,7 +149,7 @@ def object_options(
     if of_tables:
         return config.objects.make()
     if not config.annotations:
-        return None
+        return config.objects.make() if config.captions_from is not None else None
     reader = _reader(config)
     if config.objects["instance_masks"] and not reader.has_polygons:
         raise ConfigError(
@@ -127,6 +161,11 @@ def object_options(
     )
 
 
+def gives_captions(config: AnnotationsConfig) -> bool:
+    """Return whether --annotations are a table of captions. Raises ConfigError."""
+    return bool(config.annotations) and _reader(config).resolved_format == "captions"
+
+
 def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> Source:
     """Return a source of the same files with their annotations; unchanged without annotations.
 
@@ -135,11 +174,21 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
     Raises:
       ConfigError: a location of annotations is invalid.
     """
-    if not config.annotations:
+    captions = config.caption_files()
+    if not config.annotations and captions is None:
         return files
     # Imported here, as in `_reader`: only inputs with --annotations need these modules.
-    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles
+    from recordmill.transforms.sources.annotations.annotated_files import AnnotatedFiles, Wording
 
+    if captions is not None:
+        return AnnotatedFiles(
+            files=files,
+            open_annotations=captions,
+            where=captions.where,
+            wording=Wording(option="--captions-from", noun="captions", parts="captions"),
+            unannotated=config.unannotated,
+            absent="drop",
+        )
     reader = dataclasses.replace(_reader(config), image_ids=image_ids)
     return AnnotatedFiles(
         files=files,

@@ -301,8 +301,11 @@ def test_bad_rows_of_a_table(row, why, tmp_path):
     ("content", "message"),
     [
         ({}, "does not exist: check the path"),
-        ({"x/a.jpg": "1"}, "expected a .json, .jsonl, .xml or .csv file, or a folder of .json"),
-        ({"x": "1"}, "expected a .json, .jsonl, .xml or .csv file, or a folder of .json"),
+        (
+            {"x/a.jpg": "1"},
+            "expected a .json, .jsonl, .xml, .csv or .txt file, or a folder of .json",
+        ),
+        ({"x": "1"}, "expected a .json, .jsonl, .xml, .csv or .txt file, or a folder of .json"),
         ({"x/a.txt": "0 1 1 1 1"}, "name the classes with --labels-file, one per line"),
         ({"x.csv": "a,b\n"}, "has no column filename, class, xmin, ymin, xmax, ymax; it has a, b"),
         (

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
-from recordmill.transforms.sources.annotations import json_members
-from recordmill.transforms.sources.annotations.json_members import iter_members
+from recordmill.transforms.sources.files import json_members
+from recordmill.transforms.sources.files.json_members import iter_members
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),

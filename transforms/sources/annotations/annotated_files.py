@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
-from recordmill.storage.files import Location
-from recordmill.storage.members import MARK
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS
 from recordmill.transforms.model.source import ListingPart, Source
@@ -28,7 +26,7 @@ from recordmill.transforms.sources.annotations.annotation_table import Annotatio
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
-from recordmill.transforms.sources.folders.path_matcher import PathMatcher
+from recordmill.transforms.sources.folders.path_matcher import PathMatcher, path_to_match
 
 Unannotated = Literal["reject", "keep", "drop"]
 Absent = Literal["reject", "drop"]
@@ -294,15 +292,7 @@ class AnnotatedRows(NamedTuple):
 def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:
     """Yield the keys and paths of images. Members of archives have paths with slashes only."""
     keys, paths = (rows[name].to_pylist() for name in (batch.KEY, batch.PATH))
-    return zip(keys, map(_without_options, paths), strict=True)
-
-
-def _without_options(path: str) -> str:
-    """Return the path of an image, without the scheme and the options of an object store."""
-    place, mark, member = path.partition(MARK)
-    if "://" in place:
-        place = Location.parse(place).path
-    return f"{place}{mark}{member}".replace(MARK, "/")
+    return zip(keys, map(path_to_match, paths), strict=True)
 
 
 def _paths_of(part: ListingPart) -> Iterator[str]:

@@ -17,6 +17,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.box_tables import read_boxes
+from recordmill.transforms.sources.annotations.captions import holds_captions, read_captions
 from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
 from recordmill.transforms.sources.annotations.cvat import is_cvat, read_cvat
 from recordmill.transforms.sources.annotations.hub_metadata import NAME, read_metadata
@@ -25,7 +26,9 @@ from recordmill.transforms.sources.annotations.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
-AnnotationFormat = Literal["auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv"]
+AnnotationFormat = Literal[
+    "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"
+]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _LOOKED_AT = 100  # JSON files of a folder that are opened to find its format
 _EXTENSIONS: dict[str, AnnotationFormat] = {
@@ -33,6 +36,9 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
     "jsonl": "hub",
     "xml": "cvat",
     "csv": "csv",
+    "tsv": "captions",
+    "txt": "captions",
+    "token": "captions",
 }
 
 
@@ -179,6 +185,10 @@ def _open_csv(given: Annotations) -> AnnotationReader:
     return read_boxes(given.places[0], fractions=fractions, decimal=given.decimal)
 
 
+def _open_captions(given: Annotations) -> AnnotationReader:
+    return read_captions(given.places)
+
+
 _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "coco": _Traits(_open_coco, in_folder=None, several=True, polygons=True),
     "voc": _Traits(_open_voc, in_folder=True),
@@ -187,6 +197,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "cvat": _Traits(_open_cvat, in_folder=None, polygons=True),
     "hub": _Traits(_open_hub, in_folder=None, several=True),
     "csv": _Traits(_open_csv, in_folder=False),
+    "captions": _Traits(_open_captions, in_folder=False, several=True),
 }
 
 
@@ -201,7 +212,7 @@ def guess_format(place: Location) -> AnnotationFormat:
     if not place.is_dir():
         found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
         if found is not None:
-            return found
+            return "captions" if found == "csv" and holds_captions(place) else found
     else:
         counts: Counter[AnnotationFormat] = Counter()
         documents: list[Location] = []
@@ -231,7 +242,7 @@ def guess_format(place: Location) -> AnnotationFormat:
         if has_metadata:
             return "hub"
     raise ConfigError(
-        f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml or .csv file, or a"
-        " folder of .json, .jsonl, .xml or .txt files; name the format with"
+        f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
+        " file, or a folder of .json, .jsonl, .xml or .txt files; name the format with"
         f" {option_name('annotation_format')}"
     )

@@ -52,7 +52,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
-from recordmill.transforms.sources.annotations.json_members import iter_members
+from recordmill.transforms.sources.files.json_members import iter_members
 from recordmill.transforms.sources.folders.path_names import file_split
 
 # Fields of an annotation that are read, or that repeat other parts of the file.

@@ -70,7 +70,7 @@ class LabelFiles:
             raise RecordError(Reason.BAD_VALUE, f"its .{self.extension} is not {kind}") from error
         if self.field is None:
             return self._checked(text)
-        value = _field(found, self.field)
+        value = field_of(found, self.field)
         if isinstance(value, str | int | float):
             label = (json_text(value) or "").strip()
             if not is_utf8(label):  # JSON may contain an escaped lone surrogate
@@ -90,7 +90,7 @@ class LabelFiles:
             return f"a class in its .{self.extension}, which is blank"
         where = f"a class in the field {self.field!r} of its .{self.extension}, which"
         found = json.loads(content.decode("utf-8-sig"))
-        if _field(found, self.field, _ABSENT) is not _ABSENT:
+        if field_of(found, self.field, _ABSENT) is not _ABSENT:
             return f"{where} is blank or null"
         return f"{where} has {_names(found) or 'no fields'}"
 
@@ -103,14 +103,14 @@ class LabelFiles:
         return label or None
 
 
-def _field(found: Any, name: str, default: object = None) -> Any:
+def field_of(found: Any, name: str, default: object = None) -> Any:
     """Return the value of a field; `a.b` is the field b of the object a, or has this very name."""
     if not isinstance(found, dict):
         return default
     if name in found:
         return found[name]
     for dot in re.finditer(r"\.", name):
-        inner = _field(found.get(name[: dot.start()]), name[dot.end() :], _ABSENT)
+        inner = field_of(found.get(name[: dot.start()]), name[dot.end() :], _ABSENT)
         if inner is not _ABSENT:
             return inner
     return default

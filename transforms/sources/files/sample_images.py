@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
@@ -102,13 +102,21 @@ class SidecarTexts:
         self._counts[extension] += 1
         self._examples.setdefault(extension, key)
 
-    def notes(self, other_than: Collection[str]) -> tuple[Note, ...]:
-        """Return the note on texts that are not read. other_than: extensions to leave out."""
+    def notes(
+        self, other_than: Collection[str], advice: Mapping[str, str] | None = None
+    ) -> tuple[Note, ...]:
+        """Return the note on texts that are not read.
+
+        Args:
+          other_than: Extensions to leave out.
+          advice: What to do with texts, by their extension.
+        """
         unread = LeftUnread()
         for extension, count in self._counts.items():
             if extension not in other_than:
                 noun = f"sidecar .{extension} file"
-                unread.add("content", noun, such_as=self._examples[extension], count=count)
+                such = f"{self._examples[extension]}{(advice or {}).get(extension, '')}"
+                unread.add("content", noun, such_as=such, count=count)
         return unread.notes()
 
 

@@ -57,6 +57,10 @@ _ANNOTATIONS: dict[str, list[tuple[Callable[[bytes], object], str]]] = {
         (re.compile(rb"<annotations\b").search, "CVAT"),
     ],
 }
+_CAPTIONS = {
+    "txt": " (--captions-from .txt reads captions)",
+    "json": " (--captions-from .json:FIELD reads captions)",
+}
 _READ = 1 << 16  # bytes at the beginning of a file
 _PROBED = 3  # files per extension that are opened
 
@@ -152,7 +156,8 @@ class CompanionFinder:
         if self._samples is not None:
             yield from self._samples.notes()
         if self._sidecars is not None:
-            yield from self._sidecars.notes(self._first)
+            of_images = "annotations" in self._kinds
+            yield from self._sidecars.notes(self._first, _CAPTIONS if of_images else None)
         where = str(self._inputs)
         tables = [path for name, path in sorted(self._first.items()) if name in _TABLES]
         if tables:

@@ -78,10 +78,10 @@ _NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
 _DOCUMENTS = "doc docx htm html license md odt pdf ppt pptx rst rtf txt xls xlsx"
 _DATA = "csv db h5 hdf5 json jsonl mat npy npz parquet pbtxt pickle pkl sqlite tfrecord tsv xml"
 _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml yaml yml"
-# Of phones, cameras, programs that edit photos, Windows and browsers; then those of Darknet and
-# Ultralytics.
+# Of phones, cameras, programs that edit photos, Windows and browsers; then those of Darknet,
+# Ultralytics and Flickr8k.
 _SIDECARS = "aae crdownload dop info lnk lrf lrv pp3 thm url webloc xmp"
-_LISTS = "cache data names"
+_LISTS = "cache data names token"
 ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
 SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
 _VECTOR = "vector image"  # filter reason of files with these extensions

@@ -8,10 +8,23 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from recordmill.errors import ConfigError
+from recordmill.storage.files import Location
+from recordmill.storage.members import MARK
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 from recordmill.transforms.sources.folders.role_folders import without_image_folders
 
 _NAMED = 5  # number of examples of images without annotations
+
+
+def path_to_match(path: str) -> str:
+    """Return the path of a file, or of a member as if its archive were a folder.
+
+    The scheme and the options of an object store are no part of it.
+    """
+    place, mark, member = path.partition(MARK)
+    if "://" in place:
+        place = Location.parse(place).path
+    return f"{place}/{member.rpartition(MARK)[2]}" if mark else place
 
 
 class NamedPaths(Protocol):

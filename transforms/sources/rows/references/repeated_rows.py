@@ -36,6 +36,12 @@ _SYSTEM = {
     batch.CONTENT: "content", batch.CHECK: "content",
 }  # fmt: skip
 _REMEDY = "--conflicts first keeps the first row, and the values of the others are lost"
+# A column of which an image often has several values, and the remedy.
+_CAPTIONS = ("caption", "captions", "comment", "sentence")
+_OF_CAPTIONS = (
+    "; for all captions of an image in one record, pass this table as --annotations, and the folder"
+    " of the images as --input"
+)
 _MOST_HELD = 100_000  # rows
 _MOST_SHOWN = 60  # characters of a value in a message
 
@@ -168,7 +174,7 @@ def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_n
         return f"{name} has the same key as {other_name}, but {shown} differs; {_REMEDY}"
     return (
         f"{name} has the same key as {other_name}, but {shown} differs: {_short(mine)} and"
-        f" {_short(theirs)}; {_REMEDY}"
+        f" {_short(theirs)}; {_REMEDY}{_OF_CAPTIONS if found.lower() in _CAPTIONS else ''}"
     )
 
 

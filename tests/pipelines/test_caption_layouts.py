@@ -1,0 +1,221 @@
+"""Captions of images: tables with a row for each, and files beside the images."""
+
+import json
+import pathlib
+
+import pytest
+
+from tests.archive_files import tar_of, zip_of
+from tests.folders import make_picture
+from tests.image_runs import Made, images, make
+
+pytestmark = pytest.mark.usefixtures("encoders")
+
+SPLIT = ("--splits", "train=1", "--num-shards", "1")
+CAPTIONS = {"0.jpg": ["A dog , left .", 'A "dog" runs .'], "1.jpg": ["A cat"], "2.jpg": ["Zwölf"]}
+
+
+def captions_of(made: Made, split: str = "train") -> dict[str, list[str]]:
+    return {
+        pathlib.PurePath(key).name: [text.decode() for text in example["image/caption"]]
+        for (key, _), example in made.examples(split).items()
+    }
+
+
+@pytest.fixture
+def photos(tmp_path: pathlib.Path) -> pathlib.Path:
+    for number in range(3):
+        make_picture(tmp_path / "in" / "Images" / f"{number}.jpg", number)
+    return tmp_path / "in" / "Images"
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+PAIRS = [(name, number, text) for name, texts in CAPTIONS.items()
+         for number, text in enumerate(texts)]  # fmt: skip
+TABLES = {
+    "Flickr8k.token.txt": [f"{name}#{number}\t{text}" for name, number, text in PAIRS],
+    "results.token": [f"{name}#{number}\t{text}" for name, number, text in PAIRS],
+    "captions.txt": ["image,caption", *(f"{name},{quoted(text)}" for name, _, text in PAIRS)],
+    "captions.csv": ["split;Image;Caption", *(f"a;{name};{quoted(t)}" for name, _, t in PAIRS)],
+    "results.csv": ["image_name| comment_number| comment",
+                    *(f"{name}| {number}| {text}" for name, number, text in PAIRS)],
+    "captions.tsv": ["caption\tfile",
+                     *(f"{quoted(text)}\tImages/{name}" for name, _, text in PAIRS)],
+    "ids.csv": ["image_id,caption", *(f"{name[:-4]},{quoted(text)}" for name, _, text in PAIRS)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_for_each_caption(photos, tmp_path, table):
+    path = tmp_path / "in" / table
+    path.write_text("\n".join([*TABLES[table], ""]), encoding="utf-8-sig")
+    for number, folder in enumerate((photos, photos.parent)):  # it is no class
+        argv = ("--input", folder, "--annotations", path, *SPLIT)
+        made = make(tmp_path / f"out{number}", *argv)
+        assert captions_of(made) == CAPTIONS
+        assert not made.rejects
+        assert "image/class/text" not in next(iter(made.examples().values()))
+
+
+def test_several_tables_and_the_first_caption(photos, tmp_path):
+    (tmp_path / "a.txt").write_text("0.jpg#0\tone\n1.jpg#0\ttwo\n")
+    (tmp_path / "b.txt").write_text("2.jpg#0\tthree\n0.jpg#1\tfour\n")
+    argv = ("--input", photos, "--annotations", f"{tmp_path / 'a.txt'},{tmp_path / 'b.txt'}")
+    made = make(tmp_path / "out", *argv, *SPLIT)
+    assert captions_of(made) == {"0.jpg": ["one", "four"], "1.jpg": ["two"], "2.jpg": ["three"]}
+    made = make(tmp_path / "first", *argv, *SPLIT, "--captions", "first")
+    assert captions_of(made) == {"0.jpg": ["one"], "1.jpg": ["two"], "2.jpg": ["three"]}
+
+
+def test_rows_and_images_that_lack_something_are_rejected(photos, tmp_path):
+    path = tmp_path / "captions.csv"
+    path.write_text("image,caption\n0.jpg,one\n1.jpg,\n,two\n9.jpg,three\n0.jpg,four\n2.jpg\n")
+    argv = ("--input", photos, "--annotations", path, *SPLIT, "--max-reject-fraction", "1")
+    made = make(tmp_path / "out", *argv)
+    assert captions_of(made) == {"0.jpg": ["one", "four"]}
+    assert made.rejects == {
+        "captions.csv#2": "bad_value",
+        "captions.csv#3": "bad_value",
+        "captions.csv#6": "bad_value",
+        "9.jpg": "missing",
+        "1.jpg": "unlabelled",
+        "2.jpg": "unlabelled",
+    }
+    details = (made.folder / "rejects.jsonl").read_text()
+    assert "row 2: no caption of '1.jpg'" in details
+    made = make(tmp_path / "kept", *argv, "--unannotated", "keep", "--absent-images", "drop")
+    assert captions_of(made) == {"0.jpg": ["one", "four"], "1.jpg": [], "2.jpg": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "0.jpg A dog\n", "expected lines such as 1.jpg#0, a tab and a caption, or a"
+         " header with the columns image and caption, got '0.jpg A dog' in"),
+        ("a.txt", "0.jpg#0\tA dog\n1.jpg A cat\n", "line 2 of {path} is not IMAGE#N, a tab and a"
+         " caption, as the lines before it: '1.jpg A cat"),
+        ("a.csv", "image,caption\n0.jpg,\n", "has no row with a caption"),
+        ("a.csv", 'image,caption\n0.jpg,"A dog\n', "is not CSV in UTF-8, at line"),
+        ("a.csv", "image,caption\n5.jpg,A dog\n", "no image of the input matches the annotations"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read(photos, tmp_path, capfd, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    argv = ("--input", photos, "--annotations", path, "--output", tmp_path / "out")
+    assert images(*argv) == 2
+    assert message.format(path=path) in capfd.readouterr().err
+
+
+def samples(photos: pathlib.Path, texts: dict[str, list[str]]) -> dict[str, bytes]:
+    """Return the files of WebDataset samples: an image, its texts, and its JSON."""
+    found = {}
+    for name, lines in texts.items():
+        found[name] = (photos / name).read_bytes()
+        found[f"{name[:-4]}.txt"] = "".join(f"{line}\n" for line in lines).encode()
+        several = {"caption": lines[0], "more": {"all": lines}, "width": 3}
+        found[f"{name[:-4]}.json"] = json.dumps(several).encode()
+    return found
+
+
+FIRST = {name: texts[:1] for name, texts in CAPTIONS.items()}
+
+
+@pytest.mark.parametrize("place", ["tar", "zip", "folder"])
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [(".txt", CAPTIONS), (".json:caption", FIRST), (".json:more.all", CAPTIONS)],
+)
+def test_files_beside_images(photos, tmp_path, place, option, wanted):
+    files = samples(photos, CAPTIONS)
+    where = tmp_path / f"shards.{place}"
+    if place == "folder":
+        where.mkdir()
+        for name, content in files.items():
+            (where / name).write_bytes(content)
+        (where / "readme.txt").write_text("These are photos.\n")
+    else:
+        {"tar": tar_of, "zip": zip_of}[place](where, files)
+    made = make(tmp_path / "out", "--input", where, "--captions-from", option, *SPLIT)
+    assert captions_of(made) == wanted
+    assert not made.rejects
+
+
+def test_shards_of_splits_in_which_names_repeat(photos, tmp_path):
+    for split in ("train", "test"):
+        texts = {name: [f"{split} {one}" for one in some] for name, some in CAPTIONS.items()}
+        (tmp_path / "shards").mkdir(exist_ok=True)
+        tar_of(tmp_path / "shards" / f"{split}-0000.tar", samples(photos, texts))
+    made = make(tmp_path / "out", "--input", tmp_path / "shards", "--captions-from", ".txt")
+    for split in ("train", "test"):
+        assert captions_of(made, split)["1.jpg"] == [f"{split} A cat"]
+    assert not made.rejects
+
+
+def test_classes_and_captions(photos, tmp_path):
+    files = samples(photos, CAPTIONS) | {f"{n}.cls": f"c{n}".encode() for n in range(3)}
+    shard = tar_of(tmp_path / "a.tar", dict(sorted(files.items())))
+    argv = ("--input", shard, "--label-from", ".cls", "--captions-from", ".txt", *SPLIT)
+    made = make(tmp_path / "out", *argv)
+    assert captions_of(made) == CAPTIONS
+    texts = {example["image/class/text"][0] for example in made.examples().values()}
+    assert texts == {b"c0", b"c1", b"c2"}
+
+
+def test_files_that_hold_no_caption_are_rejected(photos, tmp_path):
+    files = samples(photos, CAPTIONS)
+    files |= {"0.txt": b" \n", "0.json": b'{"caption": 5}', "1.json": b"{"}
+    files["2.txt"] = "Zwölf".encode("latin-1")
+    del files["2.json"]
+    shard = tar_of(tmp_path / "a.tar", files)
+    argv = ("--input", shard, *SPLIT, "--max-reject-fraction", "1", "--captions-from")
+    made = make(tmp_path / "txt", *argv, ".txt")
+    assert captions_of(made) == {"1.jpg": ["A cat"]}
+    assert made.rejects == {"0.jpg": "bad_value", "2.jpg": "bad_value"}
+    details = (made.folder / "rejects.jsonl").read_text()
+    assert "0.txt: no caption" in details
+    assert "2.txt: not UTF-8" in details
+    kept = make(tmp_path / "kept", *argv, ".txt", "--unannotated", "keep")
+    assert captions_of(kept) == {"0.jpg": [], "1.jpg": ["A cat"]}
+    made = make(tmp_path / "json", *argv, ".json:caption", "--unannotated", "keep")
+    assert captions_of(made) == {"2.jpg": []}
+    details = (made.folder / "rejects.jsonl").read_text()
+    assert "0.json: expected a text or a list of texts in the field 'caption', got 5" in details
+    assert "1.json: not JSON" in details
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--captions-from", "txt"], "--captions-from: expected the extension of files, as in .txt,"
+         " or of files of JSON and a field, as in .json:caption, got 'txt'"),
+        (["--captions-from", ".json"], "as in .json:caption, got '.json'"),
+        (["--captions-from", ".txt"], "found no .txt file in"),
+        (["--captions-from", ".txt", "--annotations", "a.txt"], "--captions-from"),
+        (["--captions", "first"], "--captions"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_used(photos, tmp_path, capfd, more, message):
+    assert images("--input", photos, *more, "--output", tmp_path / "out") == 2
+    assert message in capfd.readouterr().err
+
+
+def test_the_reject_of_a_listing_names_the_option(photos, tmp_path):
+    path = tmp_path / "in" / "captions.csv"
+    path.write_text("path,caption\nImages/0.jpg,one\nImages/0.jpg,two\nImages/1.jpg,three\n")
+    made = make(tmp_path / "out", "--input", path, *SPLIT, "--max-reject-fraction", "1")
+    assert made.rejects
+    details = (made.folder / "rejects.jsonl").read_text()
+    assert "pass this table as --annotations, and the folder of the images as --input" in details
+
+
+def test_the_note_on_texts_beside_images_names_the_option(photos, tmp_path):
+    shard = tar_of(tmp_path / "a.tar", samples(photos, CAPTIONS))
+    made = make(tmp_path / "out", "--input", shard, *SPLIT)
+    (note,) = [str(note) for note in made.manifest.notes if note.code == "left-unread"]
+    assert "0.txt (--captions-from .txt reads captions)" in note
+    made = make(tmp_path / "read", "--input", shard, "--captions-from", ".txt", *SPLIT)
+    assert not [note for note in made.manifest.notes if note.code == "left-unread"]
