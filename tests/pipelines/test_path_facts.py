@@ -13,6 +13,7 @@ import recordmill
 from recordmill import read
 from recordmill.pipelines.cli import main
 from recordmill.transforms import AssignSplits, ReadTable, WriteToTFRecord
+from recordmill.transforms.sources.files import path_facts
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made
 from tests.paths import DEMO
@@ -407,3 +408,30 @@ def test_a_column_with_the_name_of_the_class_beside_a_class_in_the_path(
     )
     made = make(tmp_path / "out", *argv, *more, "--drop-columns", "label")
     assert {*made.manifest.splits["train"].classes} == {"run", "walk"}
+
+
+def test_expressions_that_take_long_are_an_error_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(path_facts, "SEARCH_SECONDS", 0.05)
+    for number in range(2):
+        name = f"{'a' * 40}b{number}.csv"
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("x\n1\n")
+    argv = ("table", "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert run(*argv, "--group-from", "^((a+)+)$") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--group-from ^((a+)+)$: the search in 'aaaa" in said
+    assert "was stopped after 0.05 s, because the expression matches a text in too many" in said
+
+
+@pytest.mark.parametrize("command", ["images", "table"])
+def test_expressions_that_match_nothing_show_names(command, tmp_path, capsys):
+    extension = "png" if command == "images" else "csv"
+    for number in range(5):
+        path = tmp_path / "in" / f"{number}.{extension}"
+        path.parent.mkdir(exist_ok=True)
+        make_picture(path, number) if command == "images" else path.write_text("x\n1\n")
+    argv = (command, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert run(*argv, "--group-from", "(q)_") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    names = ", ".join(f"{number}.{extension}" for number in range(3))
+    assert f"--group-from (q)_: no path gives a group; the first files are {names}" in said

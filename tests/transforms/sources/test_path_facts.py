@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
+from recordmill.transforms.sources.files import path_facts
 from recordmill.transforms.sources.files.path_facts import PathFact
 
 PATH = "site=9/subject_01/left eye/0017.a.png"
@@ -61,3 +62,16 @@ def test_folders_are_counted_from_both_ends(folders: list[str], level: int) -> N
 def test_other_values_are_errors(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         PathFact.parse("group_from", text)
+
+
+def test_the_first_match_counts() -> None:
+    assert PathFact.parse("group_from", r"p([0-9]+)").of(["p1"], "p2_p3.png") == "1"
+
+
+def test_a_search_that_takes_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_facts, "SEARCH_SECONDS", 0.05)
+    fact = PathFact.parse("group_from", "((a+)+)$")
+    assert fact.of([], "aaa") == "aaa"
+    with pytest.raises(ConfigError, match=r"the search in 'a{40}b' was stopped after 0\.05 s"):
+        fact.of([], "a" * 40 + "b")
+    assert fact.of([], "aaa") == "aaa"

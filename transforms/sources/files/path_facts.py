@@ -5,9 +5,13 @@ The command line imports this module, so it imports nothing heavy.
 
 from __future__ import annotations
 
+import functools
 import re
+import signal
+import threading
 import urllib.parse
 from collections.abc import Sequence
+from types import FrameType
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError
@@ -18,6 +22,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _FOLDER = re.compile(r"folder:(-?\d+)")
 _KEY = re.compile(r"([^\W\d][\w .-]*)=")
 _LEVELS = {"top": 1, "parent": -1}
+SEARCH_SECONDS = 5.0  # processor time of a search in one path, at most
 
 
 def named_key(text: str | None) -> str | None:
@@ -52,12 +57,14 @@ class PathFact(NamedTuple):
     Attributes:
       level: Number of a folder, from 1 at the top, or from -1 around the file; 0 for another part.
       key: KEY of the folder KEY=VALUE whose value it is.
-      pattern: Regular expression whose first group it is.
+      pattern: Regular expression whose first group it is, in the first match.
+      option: Name of the option, for messages.
     """
 
     level: int = 0
     key: str | None = None
     pattern: str | None = None
+    option: str = ""
 
     @property
     def of_folders(self) -> bool:
@@ -101,7 +108,7 @@ class PathFact(NamedTuple):
                 f" {', '.join([*words, 'top'])}, parent, folder:N, file, KEY=, or a"
                 " regular expression with a group (...)"
             )
-        return cls(pattern=text)
+        return cls(pattern=text, option=option)
 
     def without(self, folders: Sequence[str]) -> list[str]:
         """Return the folders of a path without the one that this fact is."""
@@ -122,13 +129,16 @@ class PathFact(NamedTuple):
         Args:
           folders: Folders around the file, the outermost first.
           name: Name of the file.
+
+        Raises:
+          ConfigError: A search takes longer than `SEARCH_SECONDS`.
         """
         if self.level:
             at = self.level - (self.level > 0)
             return folders[at] if -len(folders) <= at < len(folders) else None
         if self.pattern is not None:
             path = "/".join([*folders, name])
-            found = re.search(self.pattern, self._masked(path, self.pattern))
+            found = self._search(self._masked(path, self.pattern))
             fact = path[slice(*found.span(1))] if found else ""
             return fact if fact.strip() else None
         if self.key is not None:
@@ -136,6 +146,25 @@ class PathFact(NamedTuple):
             return next((one.value for one in values if one and one.key == self.key), None)
         stem, dot, _ = name.rpartition(".")
         return stem if stem and dot else name
+
+    def _search(self, path: str) -> re.Match[str] | None:
+        """Return the first match of the pattern, as `of` does."""
+        assert self.pattern is not None
+        # Only the main thread gets signals.
+        if threading.current_thread() is not threading.main_thread() or not _handles_timer():
+            return re.search(self.pattern, path)
+        signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
+        try:
+            return re.search(self.pattern, path)
+        except _SlowSearchError as error:
+            raise ConfigError(
+                f"{option_name(self.option, self.pattern)}: the search in {path!r} was stopped"
+                f" after {SEARCH_SECONDS:g} s, because the expression matches a text in too many"
+                " ways: repeat no group that holds a repetition, such as (a+)+; write [^_/]+ for"
+                " the characters up to the next _ or /"
+            ) from error
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
     @staticmethod
     def _masked(path: str, pattern: str) -> str:
@@ -145,3 +174,22 @@ class PathFact(NamedTuple):
         from recordmill.unicode_tables import mask_later  # imports NumPy and Arrow
 
         return mask_later(path, keep=pattern)
+
+
+class _SlowSearchError(Exception):
+    """A search that takes too long."""
+
+
+@functools.cache
+def _handles_timer() -> bool:
+    """Install the handler of the timer, and return whether no other handler is there."""
+    if signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
+        return False
+    signal.signal(signal.SIGVTALRM, _interrupt)
+    return True
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Stop a search, in which the interpreter looks for signals."""
+    del number, frame
+    raise _SlowSearchError
