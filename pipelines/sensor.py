@@ -26,8 +26,8 @@ from recordmill.pipelines.options.inputs.columns import (
 from recordmill.transforms.encoders.table_options import TableOptions
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.model.window_options import WindowOptions
+from recordmill.transforms.sources.row_formats.values.sample_times import TimeUnit
 from recordmill.transforms.sources.rows.series.interval_file import read_intervals
-from recordmill.transforms.sources.rows.series.sample_times import TimeUnit
 from recordmill.transforms.sources.rows.series.sensor_rows import SensorRows
 from recordmill.transforms.windowing.window_layout import AHEAD
 

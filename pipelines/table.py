@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 
+from recordmill.options import values
+from recordmill.options.declaration import option
 from recordmill.pipelines.jobs.duplicate_rules import same_content
-from recordmill.pipelines.options.inputs.columns import ColumnsConfig, making, reading
+from recordmill.pipelines.options.inputs.columns import TABLE, ColumnsConfig, making, reading
 from recordmill.transforms.model.data_type import DataType
 from recordmill.transforms.sources.rows.values.table_rows import TableRows
 
@@ -21,12 +24,27 @@ from recordmill.transforms.sources.rows.values.table_rows import TableRows
 class TableConfig(ColumnsConfig):
     """The options of `recordmill table`."""
 
+    time_format: Mapping[str, str] = option(
+        {},
+        group=TABLE,
+        after="types",
+        parse=values.by_column,
+        repeat=True,
+        metavar="COLUMN=FORMAT,...",
+        help="Formats of the dates and times in columns, as for strptime, such as %d.%m.%Y; they"
+        " become dates, or times if the format has a clock. Other values are rejected.",
+    )
+
 
 def data_type(config: TableConfig) -> DataType:
     """Return the source, check, analysis and encoder of tables."""
     return DataType(
         name="table",
-        source=TableRows(unlabelled=config.unlabelled, **reading(config)),
+        source=TableRows(
+            unlabelled=config.unlabelled,
+            time_formats=tuple(config.time_format.items()),
+            **reading(config),
+        ),
         duplicates=same_content(config),
         **making(config),
     )

@@ -101,6 +101,8 @@ class ReadTable(_ReadRows):
         other rows. It may name dropped columns.
       types: {column: type}, of `int`, `float`, `bool`, `string`, `date` and `timestamp`. Default:
         the narrowest type that fits all values of a column.
+      time_format: {column: format} of dates and times as for `datetime.strptime`; others are
+        rejected.
 
     Raises:
       ConfigError: An option is invalid.
@@ -117,6 +119,7 @@ class ReadTable(_ReadRows):
     weight_column: str | None = None
     where: str | None = None
     types: dict[str, str] = dataclasses.field(default_factory=dict)
+    time_format: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def _check_together(self) -> None:
         for column, name in self.types.items():
@@ -133,6 +136,7 @@ class ReadTable(_ReadRows):
             format=self.format,
             **options_in(self),
             types=tuple(self.types.items()),
+            time_formats=tuple(self.time_format.items()),
         )
 
     def noted(self) -> ValueOptions:

@@ -413,3 +413,12 @@ def _layouts(root: pathlib.Path) -> None:
         archive.writestr(zipfile.ZipInfo("folder/rows.csv"), text)
     put(root / "packed.zip", stream.getvalue())
     put(root / "packed.csv.xz", lzma.compress(text))
+
+
+@makes("days-of-others.csv")
+def _days(root: pathlib.Path) -> None:
+    """Dates and times as in Germany and in the United States; one day does not exist."""
+    times = [_START + datetime.timedelta(hours=17 * n) for n in range(40)]
+    rows = [(f"{t:%d.%m.%Y}", f"{t:%m/%d/%Y %I:%M %p}", "ab"[n % 2]) for n, t in enumerate(times)]
+    rows += [("30.02.2026", rows[0][1], "a"), ("", "", "b")]
+    put(root / "days-of-others.csv", lines_of("day,time,label", *rows))

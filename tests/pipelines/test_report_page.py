@@ -260,7 +260,7 @@ COMMANDS = {
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",
         "--delimiter whitespace --header no --skip-rows 2",
-        "--units-rows 1",
+        "--units-rows 1 --time-format 'day=%d.%m.%Y'",
         "--delimiter ';' --columns b,a --quoting on --escape '\\' --comment '#' --trim"
         " --skip-rows 2 --encoding latin-1 --format csv --decimal , --missing '?,a=-200'"
         " --max-row-bytes 1MB",

@@ -5,7 +5,7 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from recordmill.transforms.sources.rows.series.sample_times import format_hint, strptime
+from recordmill.transforms.sources.row_formats.values.sample_times import format_hint, strptime
 
 
 @pytest.mark.parametrize(

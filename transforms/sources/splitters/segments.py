@@ -15,13 +15,13 @@ from recordmill.errors import ConfigError, Reason, Reject, did_you_mean
 from recordmill.option_names import option_name
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart, Source
+from recordmill.transforms.sources.row_formats.values.sample_times import PER_SECOND
 from recordmill.transforms.sources.row_formats.values.value_parsing import (
     ValueParser,
     decimal_hint,
     with_points,
 )
 from recordmill.transforms.sources.rows.references.file_list import FileList
-from recordmill.transforms.sources.rows.series.sample_times import PER_SECOND
 
 Segment = tuple[float | None, float | None]  # start and end in seconds
 

@@ -18,6 +18,7 @@ from recordmill.transforms.model.usual_columns import LABELS, quoted
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
 from recordmill.transforms.sources.row_formats.values.nested import KINDS, columns_of
 from recordmill.transforms.sources.row_formats.values.odd_values import LIST, OddValue
+from recordmill.transforms.sources.row_formats.values.sample_times import usual_formats
 from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
 
 
@@ -26,11 +27,13 @@ class ColumnAdvice(NamedTuple):
 
     Attributes:
       has_types: Whether --types and the options that scale numbers apply.
+      has_formats: Whether --time-format applies to columns.
       declared: Columns whose types options declare.
       transformed: Columns whose values features do not hold unchanged.
     """
 
     has_types: bool = False
+    has_formats: bool = False
     declared: Collection[str] = ()
     transformed: Collection[str] = ()
 
@@ -102,6 +105,8 @@ def inference_notes(
         name, item, found = field.name, list_item(field.name), column_types[field.name]
         if found.odd is not None and field.type == pa.string() and name not in declared:
             more = _type_advice(found.odd, item) if advice.has_types else _CORRECT
+            if advice.has_formats and (options := _time_formats(found.odd, item)):
+                more = f"{options} reads such values; --types {item}=string keeps the text"
             notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
         if found.equal is not None and pa.types.is_floating(field.type) and name not in transformed:
             more = f"--drop-columns {item} leaves them out"
@@ -116,6 +121,12 @@ def inference_notes(
     return notes
 
 
+def _time_formats(odd: OddValue, item: str) -> str:
+    """Return options that read dates or times in another format, "" if there are none."""
+    formats = usual_formats(odd.value) if odd.every and odd.kind in ("date", "timestamp") else ()
+    return " or ".join(f"--time-format {shlex.quote(f'{item}={one}')}" for one in formats)
+
+
 def _type_advice(odd: OddValue, item: str) -> str:
     """Return advice on a column that an odd value makes text.
 
@@ -123,6 +134,11 @@ def _type_advice(odd: OddValue, item: str) -> str:
       odd: The value.
       item: Name of the column, as an item of a list on the command line.
     """
+    if odd.every and odd.kind in ("date", "timestamp") and (formats := usual_formats(odd.value)):
+        options = " or ".join(f"--time-format {shlex.quote(f'{item}={one}')}" for one in formats)
+        return (
+            f"{options} reads its values; --types {item}=string keeps the text, without this note"
+        )
     if odd.every or odd.kind == LIST:
         return f"{_CORRECT}; --types {item}=string keeps the text, without this note"
     empty = ""

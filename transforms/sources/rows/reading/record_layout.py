@@ -20,6 +20,11 @@ from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.sample_times import (
+    time_mismatch,
+    times_of,
+)
+from recordmill.transforms.sources.row_formats.values.text_columns import as_text
 from recordmill.transforms.sources.row_formats.values.value_parsing import (
     ValueParser,
     type_mismatch,
@@ -50,6 +55,7 @@ class RowLayout(Layout):
       held_in: Column with the files of the rows, if rows hold files.
       typed: Columns with a role that are read with the types of the files, not as text.
       made: Columns with a role that the source makes of others.
+      time_formats: {column: format of its times, as for strptime}.
     """
 
     roles: ColumnRoles
@@ -63,6 +69,7 @@ class RowLayout(Layout):
     held_in: str | None = None
     typed: tuple[pa.Field, ...] = ()
     made: tuple[str, ...] = ()
+    time_formats: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read_names(self) -> set[str]:
         """Return the names of the columns to read as text."""
@@ -169,10 +176,24 @@ def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser) -> Rows:
     written = {*layout.written.names}
     for name in rows.columns.schema.names:
         column = parser.mask_missing(name, rows.columns[name])
-        if name in written:
+        if (time_format := layout.time_formats.get(name)) is not None:
+            column = _cast_times(name, column, time_format, layout, misfits)
+        elif name in written:
             column = _cast(name, column, layout.columns.field(name).type, parser, misfits)
         columns[name] = column
     return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)
+
+
+def _cast_times(
+    name: str, column: pa.Array, time_format: str, layout: RowLayout, misfits: dict[int, str]
+) -> pa.Array:
+    """Return texts of a format as times; `misfits` gets {row: message} of other texts."""
+    texts = as_text(column, name)
+    times = times_of(texts, time_format, layout.columns.field(name).type)
+    unfit = np.asarray(times.is_null()) & np.asarray(texts.is_valid())
+    for row in np.flatnonzero(unfit).tolist():
+        misfits.setdefault(row, time_mismatch(name, texts[row].as_py(), time_format))
+    return times
 
 
 def cast_columns(rows: Rows, names: Iterable[str], schema: pa.Schema, parser: ValueParser) -> Rows:

@@ -24,9 +24,9 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.ragged import string_array
 from recordmill.transforms.sources.folders.references import label_problem
+from recordmill.transforms.sources.row_formats.values.sample_times import TimeUnit, parse_times
 from recordmill.transforms.sources.row_formats.values.text_columns import json_text
 from recordmill.transforms.sources.rows.series.clock_times import clock_offsets
-from recordmill.transforms.sources.rows.series.sample_times import TimeUnit, parse_times
 from recordmill.transforms.sources.rows.series.series_intervals import INTERVALS, SeriesIntervals
 
 ANOMALY, NORMAL = "anomaly", "normal"  # classes of files that name none, as NAB's

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.sources.rows.series.sample_times import EPOCHS, strptime
+from recordmill.transforms.sources.row_formats.values.sample_times import EPOCHS, strptime
 
 UNIT_NAMES = {
     **{"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"},

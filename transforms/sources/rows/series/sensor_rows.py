@@ -24,6 +24,15 @@ from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.sample_times import (
+    EPOCHS,
+    PER_SECOND,
+    TimeUnit,
+    check_time_format,
+    format_hint,
+    parse_steps,
+    parse_times,
+)
 from recordmill.transforms.sources.row_formats.values.value_parsing import Mask, with_points
 from recordmill.transforms.sources.rows.columns.record_columns import (
     BEYOND,
@@ -44,15 +53,6 @@ from recordmill.transforms.sources.rows.series.numeric_times import (
     unlikely_seconds,
     years_of,
     years_text,
-)
-from recordmill.transforms.sources.rows.series.sample_times import (
-    EPOCHS,
-    PER_SECOND,
-    TimeUnit,
-    check_time_format,
-    format_hint,
-    parse_steps,
-    parse_times,
 )
 from recordmill.transforms.sources.rows.series.series_intervals import SeriesIntervals
 from recordmill.transforms.sources.rows.values.table_rows import TableRows
@@ -80,6 +80,7 @@ class SensorRows(TableRows):
     """
 
     _takes_label_lists: ClassVar[bool] = False
+    _takes_formats: ClassVar[bool] = False
     _needs_classes: ClassVar[bool] = False
 
     time_columns: tuple[str, ...]

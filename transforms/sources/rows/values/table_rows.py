@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, did_you_mean
-from recordmill.job.input_facts import ColumnRoles
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.option_names import option_name
+from recordmill.storage.files import Location
+from recordmill.transforms.model.source import Parts
 from recordmill.transforms.model.user_columns import check_types
 from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.values.nested import KINDS, columns_of, is_pattern
+from recordmill.transforms.sources.row_formats.values.sample_times import (
+    check_time_format,
+    type_of_format,
+)
 from recordmill.transforms.sources.rows.columns.column_checks import ColumnAdvice
 from recordmill.transforms.sources.rows.columns.record_columns import user_field
+from recordmill.transforms.sources.rows.reading.record_layout import RowLayout
 from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 
 TYPES: Mapping[str, pa.DataType] = {
@@ -35,20 +42,46 @@ class TableRows(RecordRows):
 
     types: (column, name in `TYPES`) pairs. Other columns get the narrowest type that holds all
       their values. A row with a value of another type is rejected.
+    time_formats: (column, format) pairs of the columns with times in a format of strptime.
     expected: like `types`, but only for columns of text files that `types` does not name.
     used: columns that features are made of; they must exist.
     """
 
     _infers_nullability: ClassVar[bool] = True
     _checks_numbers: ClassVar[bool] = False  # `TableCheck` does, after clipping them
+    _takes_formats: ClassVar[bool] = True  # of columns
     types: tuple[tuple[str, str], ...] = ()
+    time_formats: tuple[tuple[str, str], ...] = ()
     expected: tuple[tuple[str, str], ...] = ()
     used: tuple[str, ...] = ()
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        for column, time_format in self.time_formats:
+            check_time_format(time_format)
+            if "%" not in time_format:
+                raise ConfigError(
+                    f"{option_name('time_format')} {column}={time_format}: expected a format such"
+                    " as %d.%m.%Y"
+                )
+            if column in dict(self.types):
+                raise ConfigError(
+                    f"{option_name('types', column)}: {option_name('time_format')} gives the type"
+                    " of this column: leave one of them out"
+                )
+
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> RowLayout:
+        layout = super().layout(parts, keep, facts=facts)
+        formats = _by_name(self.time_formats, layout.columns.names)
+        return dataclasses.replace(layout, time_formats=formats)
 
     def _roles(self, names: Sequence[str]) -> ColumnRoles:
         roles = super()._roles(names)
         user_columns = roles.user_columns(names)
-        declared = [column for column, _ in self.types if column != roles.label]
+        given = (*self.types, *self.time_formats)
+        declared = [column for column, _ in given if column != roles.label]
         for column in (*declared, *self.used):
             pattern = is_pattern(column) and columns_of([column], user_columns)
             if column not in user_columns and not pattern and column not in KINDS:
@@ -71,7 +104,9 @@ class TableRows(RecordRows):
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
     ) -> list[pa.Field]:
         self._refuse_decimal_classes(column_types, roles)
-        declared = {column: TYPES[name] for column, name in self._declared(user_columns).items()}
+        declared = {n: TYPES[kind] for n, kind in _by_name(self.types, user_columns).items()}
+        formats = _by_name(self.time_formats, user_columns)
+        declared |= {name: type_of_format(one) for name, one in formats.items()}
         typed = {*declared, *dict(self.expected)}
         for name in columns_of(self.used, column_types):
             if not column_types[name].types and name not in typed:
@@ -87,6 +122,13 @@ class TableRows(RecordRows):
                 fields.append(self._number_field(name, column_types[name]))
             elif name in declared:
                 field = column_types[name].field_as(name, declared[name])
+                if name in formats and pa.types.is_temporal(field.type):
+                    raise ConfigError(
+                        f"{option_name('time_format', name)}: the column has type {field.type} in"
+                        f" {self.input}: leave it out"
+                    )
+                if name in formats:
+                    field = field.with_type(pa.string())
                 fields.append(self._declared_field(field, declared[name]))
             else:
                 fields.append(self._expected_field(name, column_types[name]))
@@ -95,7 +137,9 @@ class TableRows(RecordRows):
     @property
     def _advice(self) -> ColumnAdvice:
         return ColumnAdvice(
-            has_types=True, declared=frozenset(dict(self.types)), transformed=self.used
+            has_types=True,
+            declared=frozenset(dict((*self.types, *self.time_formats))),
+            transformed=self.used,
         )
 
     def _declared_field(self, field: pa.Field, declared: pa.DataType) -> pa.Field:
@@ -121,15 +165,7 @@ class TableRows(RecordRows):
         return field.with_type(expected).with_nullable(field.nullable or expected not in types)
 
     def _keeps_labels(self, label: str) -> bool:
-        return self._declared([label]).get(label) == "string"
-
-    def _declared(self, names: Sequence[str]) -> dict[str, str]:
-        """Return {column: type} of `types`; a name has precedence over patterns."""
-        found: dict[str, str] = {}
-        for column, kind in self.types:
-            if column not in names and is_pattern(column):
-                found |= dict.fromkeys(columns_of([column], names), kind)
-        return found | {column: kind for column, kind in self.types if column in names}
+        return _by_name(self.types, [label]).get(label) == "string"
 
     def _refuse_decimal_classes(self, column_types: ColumnTypes, roles: ColumnRoles) -> None:
         """Raise ConfigError if the classes of a text file are decimal numbers."""
@@ -147,3 +183,13 @@ class TableRows(RecordRows):
                 f" {option_name('label_type', 'class')} keeps them as classes;"
                 f" {option_name('label_column')} names another column"
             )
+
+
+def _by_name(given: Iterable[tuple[str, str]], names: Sequence[str]) -> dict[str, str]:
+    """Return {column: value} of (column or pattern, value); a name has precedence over patterns."""
+    pairs = [*given]
+    found: dict[str, str] = {}
+    for column, value in pairs:
+        if column not in names and is_pattern(column):
+            found |= dict.fromkeys(columns_of([column], names), value)
+    return found | {column: value for column, value in pairs if column in names}

@@ -49,6 +49,9 @@ _DIGITS = {
     **{"%Y": r"\s*\d{4}", "%j": r"\s*\d{1,3}", "%f": r"\d{1,9}", "%p": "[a-zA-Z]+", "%%": "%"},
 }
 _MIDNIGHT = {**_DIGITS, "%M": r"\s*0{1,2}", "%S": r"\s*0{1,2}"}
+# Directives of dates; formats of others have a clock.
+_OF_DATES = {"%d", "%m", "%y", "%Y", "%j", "%b", "%B", "%a", "%A", "%e", "%F", "%D", "%w", "%u",
+             "%U", "%W", "%h", "%C", "%n", "%t", "%%"}  # fmt: skip
 _NUMBER = r"^[+-]?\d+(\.\d*)?([eE][+-]?\d+)?$"
 
 
@@ -64,6 +67,26 @@ def check_time_format(time_format: str) -> None:
             f"{option_name('time_format')} {time_format!r}: {lost[0]}{days} gives no date, so that"
             " all times would be alike: write dates such as 2026-01-31 in the input"
         )
+
+
+def type_of_format(time_format: str) -> pa.DataType:
+    """Return the type of the times of a format: a date if it has no clock, UTC if it has a zone."""
+    parts = {*_PARTS.findall(time_format)}
+    if {one for one in parts if len(one) > 1} <= _OF_DATES:
+        return pa.date32()
+    return pa.timestamp("us") if parts.isdisjoint(_ZONES) else pa.timestamp("us", "UTC")
+
+
+def times_of(texts: pa.Array, time_format: str, kind: pa.DataType) -> pa.Array:
+    """Return texts of a format as times of a type, null for other texts: kind[n]."""
+    times, _ = parse_times(texts, time_format=time_format, unit="s")
+    zone = kind.tz if pa.types.is_timestamp(kind) else None
+    return times.cast(pa.timestamp("us", zone)).cast(kind)
+
+
+def time_mismatch(name: str, text: str, time_format: str) -> str:
+    """Return the message for a text that is not a time of the format of its column."""
+    return f"column {name!r}: expected a time{format_hint(text, time_format)}, got {text!r}"
 
 
 def parse_times(
@@ -110,13 +133,18 @@ def parse_steps(steps: pa.Array) -> pa.Array:
     return pa.array(found, mask=found <= 0)
 
 
-def format_hint(text: str, time_format: str | None) -> str:
-    """Return the format that a time was expected in, and options that may parse it."""
-    usual = [
+def usual_formats(text: str) -> list[str]:
+    """Return the usual formats that parse a time."""
+    return [
         one
         for one, pattern in _common_patterns()
         if pattern.fullmatch(text) and strptime(pa.array([text]), one).null_count == 0
     ]
+
+
+def format_hint(text: str, time_format: str | None) -> str:
+    """Return the format that a time was expected in, and options that may parse it."""
+    usual = usual_formats(text)
     options = " or ".join(map(repr, usual))
     if time_format is None:
         if not usual and (hint := decimal_hint(text)):
