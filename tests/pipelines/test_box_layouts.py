@@ -731,3 +731,31 @@ def test_a_note_names_the_option_that_reads_a_layout(files, advice, tmp_path):
     made = make(tmp_path / "out", "--input", root, "--unlabelled", "keep", *_WHOLE)
     notes = [note for note in made.manifest.notes if note.code == "unread"]
     assert [note for note in notes if advice.format(root) in note], notes
+
+
+def test_subsets_of_a_project_of_cvat_are_told_apart(tmp_path):
+    box = "<box label='{}' xtl='10' ytl='6' xbr='30' ybr='24'/>"
+    shown = {"Train": "cat", "Validation": "dog"}
+    text = "".join(
+        f"<image name='0.png' subset='{subset}'>{box.format(kind)}</image>"
+        for subset, kind in shown.items()
+    )
+    files = {f"images/{subset}/0.png": "" for subset in shown}
+    root = put(tmp_path / "in", {**files, "annotations.xml": f"<annotations>{text}</annotations>"})
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    boxes, splits = found(made)
+    assert boxes == {
+        f"images/{subset}/0.png": [(kind, (10, 6, 30, 24))] for subset, kind in shown.items()
+    }
+    assert {*splits.values()} == {"train", "validation"}
+
+
+def test_voc_in_a_folder_beside_the_images_is_read(tmp_path):
+    box = "<bndbox><xmin>11</xmin><ymin>7</ymin><xmax>30</xmax><ymax>24</ymax></bndbox>"
+    text = f"<annotation><object><name>cat</name>{box}</object></annotation>"
+    files = {"JPEGImages/0.png": "", "Annotations/0.xml": text, "ImageSets/Main/train.txt": "0"}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1")
+    assert found(make(tmp_path / "out", *given, *_WHOLE))[0] == {
+        "JPEGImages/0.png": [("cat", (10, 6, 30, 24))]
+    }

@@ -51,6 +51,15 @@ _OTHER_TEXT = re.compile(
     r"|(autosplit_)?(classes|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
     re.IGNORECASE,
 )
+# Folders of images, and folders beside them of the annotations with the same paths.
+_FOLDERS = (
+    ("images", "labels"),
+    ("images", "annotations"),
+    ("Images", "Labels"),
+    ("Images", "Annotations"),
+    ("JPEGImages", "labels"),
+    ("JPEGImages", "Annotations"),
+)
 _LISTS = (".txt", ".names", ".yaml", ".yml")
 # Elements of an object of VOC that are read, or that do not describe the object.
 _KNOWN = frozenset(
@@ -276,7 +285,8 @@ def list_annotations(folder: Location, end: str) -> ListedAnnotations:
             f"{option_name('annotations')}: found no {end} file in {folder}: check the path"
         )
     names = [file.key.rpartition(".")[0] for file in files]
-    return ListedAnnotations({"files": files, "names": names, "rejects": rejects}, others)
+    found = {"files": files, "names": names, "rejects": rejects, "folders": _FOLDERS}
+    return ListedAnnotations(found, others)
 
 
 def distinct_folders(files: Sequence[Location]) -> list[str]:

@@ -7,6 +7,7 @@ elements such as `box` and `polygon`; a box may be rotated around its centre by 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -86,10 +87,14 @@ class _Cvat:
             )
         names = (label.findtext("name") for label in root.iterfind("meta//labels/label"))
         self._classes |= dict.fromkeys(name for name in names if name)
-        for image in root.iterfind("image"):
+        images = root.findall("image")
+        repeated = Counter(image.get("name") for image in images)
+        for image in images:
             name = image.get("name") or ""
             if not name:
                 raise ConfigError(f"{file}: image {image.get('id')}: expected a 'name'")
+            if repeated[name] > 1 and (subset := image.get("subset")):
+                name = f"{subset}/{name}"  # its folder in the export of a project
             at = self._images.setdefault(name, len(self._images))
             if at < len(self._sides):
                 raise ConfigError(f"{file}: image {image.get('id')}: {name!r} was there before")

@@ -40,8 +40,6 @@ _NAMES = ("classes.txt", "obj.names", "labels.txt")  # files of class names, one
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # of Ultralytics and Roboflow
 _HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)
 _KEYPOINTS = re.compile(r"^\s*kpt_shape\s*:\s*\[\s*(\d+)\s*,\s*([23])\s*\]", re.MULTILINE)
-# Folders of images, and of their annotations beside them.
-_FOLDERS = (("images", "labels"), ("JPEGImages", "labels"))
 _BOX = 4  # numbers of a box
 
 
@@ -186,7 +184,6 @@ def open_yolo(
         **found.arguments,
         classes=tuple(classes),
         notes=notes,
-        folders=_FOLDERS,
         polygons=polygons,
         keypoints=int(shape[1]) * int(shape[2]) if shape else 0,
     )
