@@ -262,6 +262,21 @@ def test_files_of_coco_speak_of_the_images_beside_them(given, tmp_path):
     assert "files give different ids to categories, such as 'dog', 'cat': they are merged" in note
 
 
+def test_files_of_coco_without_boxes_in_a_folder_are_not_read(tmp_path):
+    info = coco(["0.png"], [])
+    panoptic = {**coco(["0.png"], []), "annotations": [{"image_id": 0, "segments_info": []}]}
+    files = {
+        "photos/0.png": "",
+        "annotations/instances.json": coco(["0.png"], [(0, 0, [1, 1, 8, 8])]),
+    }
+    files |= {"annotations/image_info.json": info, "annotations/panoptic.json": panoptic}
+    files |= {"annotations/settings.json": {"size": 3}}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root / "photos", "--annotations", root / "annotations")
+    made = make(tmp_path / "out", *given, "--splits", "train=1", *_WHOLE)
+    assert found(made)[0] == {"0.png": [("cat", (1, 1, 9, 9))]}
+
+
 def test_names_of_files_in_other_folders_stay_as_they_are(tmp_path):
     files = {"images/0.png": "", "images/1.png": ""}
     files["a/boxes.json"] = coco(["0.png", "1.png"], [(0, 0, [10, 6, 20, 18])])

@@ -435,17 +435,34 @@ def _box_error(given: Any) -> ValueError:
 
 
 def coco_files(place: Location) -> list[Location]:
-    """Return a file, or the files of COCO in a folder and those below it, by their beginning.
+    """Return a file, or the files of COCO with boxes or captions in a folder and those below it.
 
     Raises:
       ConfigError: there are none.
     """
     found = files_of(place, ".json")
-    if place.is_dir() and not (found := [file for file in found if is_coco(file)]):
+    if place.is_dir() and not (found := [file for file in found if _has_boxes_or_captions(file)]):
         raise ConfigError(
             f"{option_name('annotations')}: found no JSON file of COCO in {place}: check the path"
         )
     return found
+
+
+def _has_boxes_or_captions(file: Location) -> bool:
+    """Return whether the first annotation of a file is a box or a caption.
+
+    Others in a folder of COCO only name images (`image_info_test2017.json`), or describe masks in
+    other files (`panoptic_val2017.json`).
+    """
+    if not is_coco(file):
+        return False
+    with file.open_input() as data:
+        first = next(iter_members(data, ("annotations",), where=str(file)), None)
+    return (
+        first is not None
+        and isinstance(first[2], dict)
+        and not {"bbox", "caption"}.isdisjoint(first[2])
+    )
 
 
 def is_coco(file: Location) -> bool:
