@@ -185,3 +185,22 @@ def test_other_sources_of_splits_contradict_lists(tmp_path, capsys):
     argv = ("table", "--output", tmp_path / "out", "--split-files", given)
     assert run(*argv, "--input", tmp_path / "rows.csv") == 2
     assert "--split-files: applies only to text files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_note_names_the_option_for_lists_that_are_not_read(train, tmp_path):
+    place = photos(tmp_path / "in")
+    (place / "testing_list.txt").write_text("a/0.png\nb/1.png\n")
+    (place / "val.txt").write_text("some text\n")
+    if train:
+        (place / "train_list.txt").write_text("b/3.png\n")
+    argv = ("images", "--input", place, "--size", 8)
+    made = make(tmp_path / "out", *argv)
+    (note,) = [one for one in made.manifest.notes if "--split-files" in one]
+    rest = f",train={place}/train_list.txt" if train else ",train=*"
+    option = f"test={place}/testing_list.txt{rest}"
+    assert option in note
+    if not train:
+        made = make(tmp_path / "split", *argv, "--split-files", option)
+        assert made.keys("test") == {"a/0.png", "b/1.png"}
+        assert not [one for one in made.manifest.notes if "--split-files" in one]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
@@ -11,6 +12,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.format.split_names import TRAIN
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location
 from recordmill.storage.members import Member
@@ -24,6 +26,7 @@ from recordmill.transforms.sources.files.sample_images import (
     SidecarTexts,
 )
 from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.path_names import file_split
 from recordmill.transforms.sources.folders.role_folders import FOLDERS_OF_MASKS, path_of_image
 
 Companion = Literal["annotations", "masks", "samples", "sidecars", "tables"]
@@ -61,6 +64,8 @@ _CAPTIONS = {
     "txt": " (--captions-from .txt reads captions)",
     "json": " (--captions-from .json:FIELD reads captions)",
 }
+_LISTS = ("txt", "lst", "list")
+_MOST = 1000  # files per extension that may be lists of names
 _READ = 1 << 16  # bytes at the beginning of a file
 _PROBED = 3  # files per extension that are opened
 
@@ -83,6 +88,7 @@ class CompanionFinder:
         self._formats: dict[str, str] = {}  # what these annotations are
         self._folders: dict[str, str] = {}  # of these annotations
         self._places: dict[str, str] = {}  # value of --annotations that reads them
+        self._lists: dict[str, str] = {}  # {split: path of a list of its files}
         self._images = 0
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
         self._sidecars = SidecarTexts() if "sidecars" in self._kinds else None
@@ -98,6 +104,8 @@ class CompanionFinder:
             return
         extension = file.key.rpartition(".")[2].lower()
         self._counts[extension] += 1
+        if extension in _LISTS and "tables" in self._kinds and self._counts[extension] <= _MOST:
+            self._find_list(root, file)
         if extension in self._first:
             if file.key.rpartition("/")[0] != self._folders.get(extension):
                 self._places[extension] = str(root.root)
@@ -116,6 +124,29 @@ class CompanionFinder:
                 self._folders[extension] = file.key.rpartition("/")[0]
                 alone = format_ in ("COCO", "CVAT")
                 self._places[extension] = path if alone else os.path.dirname(path)
+
+    def _find_list(self, root: InputRoot, file: File) -> None:
+        """Keep a file if its name is that of a split, and its first line the path of a file."""
+        folder, _, name = file.key.rpartition("/")
+        split = file_split(name)
+        if split is None or split in self._lists:
+            return
+        line = _begin(file.path).partition(b"\n")[0].decode(errors="replace").strip()
+        around = root.root.local_path if root.root.is_local else ""
+        places = (os.path.join(around, line), os.path.join(around, folder, line))
+        if line and "\0" not in line and any(map(os.path.isfile, places)):
+            self._lists[split] = f"{root.given.path.rstrip('/')}/{file.key}"
+
+    def list_notes(self) -> Iterator[Note]:
+        """Yield a note on lists of names that could give the splits."""
+        if not self._lists:
+            return
+        given = ",".join(f"{split}={path}" for split, path in sorted(self._lists.items()))
+        rest = "" if TRAIN in self._lists else f",{TRAIN}=*"
+        text = f"{count_of(len(self._lists), 'list')} of the files of splits in {self._inputs}"
+        were = "was" if len(self._lists) == 1 else "were"
+        text += f" {were} not read: --split-files {shlex.quote(given + rest)} takes the splits from"
+        yield Note("unread", f"{text} {'it' if len(self._lists) == 1 else 'them'}")
 
     def add_record(self, key: str) -> None:
         """Take the key of a record, in the order of all files."""

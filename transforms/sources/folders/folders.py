@@ -421,8 +421,10 @@ class FileTree:
         for one in files:
             if isinstance(one, LabelledFile):
                 finder.add_record(one.file.key)
-                place = (one.source or one.file.key,) if placed else ()
-                file = one.file if one.key is None else one.file._replace(key=one.key)
+                file, source = one.file, one.source
+                if one.key is not None:
+                    file, source = file._replace(key=one.key), source or file.key
+                place = (source,) if placed else ()
                 more = (*place, *one.columns)
                 found.add(*file, *more, label=one.label, split=one.split, group=one.group)
             elif isinstance(one, SkippedPath):
@@ -435,10 +437,12 @@ class FileTree:
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(inputs, found))
         on_layout = layout_notes(self._laid_out, labelled=self.labelled)
-        on_lists = () if lists is None else lists.close(inputs)
+        splits = split_source(self._laid_out, inputs)
+        on_lists = [] if splits is not None else [*finder.list_notes()]
+        on_lists += [] if lists is None else lists.close(inputs)
         yield ListingPart(
             notes=(*on_layout, *finder.notes(), *unused_notes(unused), *on_lists),
-            facts=InputFacts(split_source=split_source(self._laid_out, inputs)),
+            facts=InputFacts(split_source=splits),
         )
 
 
