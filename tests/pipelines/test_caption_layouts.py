@@ -110,6 +110,39 @@ def test_tables_that_cannot_be_read(photos, tmp_path, capfd, name, text, message
     assert message.format(path=path) in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("where", ["metadata.jsonl", ""])
+def test_lines_of_json(photos, tmp_path, where):
+    lists = [{"file_name": name, "text": texts} for name, texts in CAPTIONS.items()]
+    rows = [{"file_name": name, "text": text} for name, _, text in PAIRS]
+    for number, lines in enumerate((lists, rows)):
+        text = "\n".join(json.dumps(line) for line in lines)
+        (photos / "metadata.jsonl").write_text(f"{text}\n\n[1]\n")
+        argv = ("--input", photos, "--annotations", photos / where, "--max-reject-fraction", "1")
+        made = make(tmp_path / f"out{number}", *argv, *SPLIT)
+        assert captions_of(made) == CAPTIONS
+        line = len(lines) + 2
+        assert made.rejects == {f"metadata.jsonl#{line}": "bad_value"}
+
+
+def test_lines_of_json_in_the_folders_of_splits(tmp_path):
+    folder = tmp_path / "in"
+    for split in ("train", "test"):
+        make_picture(folder / split / "0.jpg", len(split))
+        line = json.dumps({"file_name": "0.jpg", "caption": f"of {split}"})
+        (folder / split / "metadata.jsonl").write_text(f"{line}\n")
+    made = make(tmp_path / "out", "--input", folder, "--annotations", folder)
+    for split in ("train", "test"):
+        assert captions_of(made, split) == {"0.jpg": [f"of {split}"]}
+
+
+def test_texts_given_as_annotations(photos, tmp_path, capfd):
+    for name, texts in CAPTIONS.items():
+        (photos / f"{name[:-4]}.txt").write_text(texts[0])
+    argv = ("--input", photos, "--annotations", photos, "--output", tmp_path / "out")
+    assert images(*argv) == 2
+    assert "if they are captions, --captions-from .txt reads them" in capfd.readouterr().err
+
+
 def samples(photos: pathlib.Path, texts: dict[str, list[str]]) -> dict[str, bytes]:
     """Return the files of WebDataset samples: an image, its texts, and its JSON."""
     found = {}

@@ -30,6 +30,8 @@ AnnotationFormat = Literal[
     "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"
 ]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
+_WORD = 64  # bytes at the beginning of a text
+_FEW_TEXTS = 5  # files that are opened to find whether they are captions
 _LOOKED_AT = 100  # JSON files of a folder that are opened to find its format
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
@@ -197,7 +199,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "cvat": _Traits(_open_cvat, in_folder=None, polygons=True),
     "hub": _Traits(_open_hub, in_folder=None, several=True),
     "csv": _Traits(_open_csv, in_folder=False),
-    "captions": _Traits(_open_captions, in_folder=False, several=True),
+    "captions": _Traits(_open_captions, in_folder=None, several=True),
 }
 
 
@@ -212,12 +214,14 @@ def guess_format(place: Location) -> AnnotationFormat:
     if not place.is_dir():
         found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
         if found is not None:
-            return "captions" if found == "csv" and holds_captions(place) else found
+            may_be = found in ("csv", "hub")
+            return "captions" if may_be and holds_captions(place) else found
     else:
         counts: Counter[AnnotationFormat] = Counter()
         documents: list[Location] = []
         first_xml: Location | None = None
-        has_metadata = False
+        texts: list[Location] = []
+        metadata: Location | None = None
         for finding in walk(place, skipped_among_media, depth=1):
             if isinstance(finding, File):
                 by_name = format_by_name(finding.key.rpartition("/")[2])
@@ -225,7 +229,10 @@ def guess_format(place: Location) -> AnnotationFormat:
                 is_json = finding.key.lower().endswith(".json")
                 if by_name == "voc" and first_xml is None:
                     first_xml = Location.parse(finding.path)
-                has_metadata = has_metadata or finding.key.rpartition("/")[2] == NAME
+                if by_name == "yolo" and len(texts) < _FEW_TEXTS:
+                    texts.append(Location.parse(finding.path))
+                if metadata is None and finding.key.rpartition("/")[2] == NAME:
+                    metadata = Location.parse(finding.path)
                 documents += [Location.parse(finding.path)] if is_json else []
         if counts:
             (most, count), *others = counts.most_common()
@@ -235,14 +242,27 @@ def guess_format(place: Location) -> AnnotationFormat:
                     f" and {counts['yolo']} .txt files: name the format with"
                     f" {option_name('annotation_format')}, voc or yolo"
                 )
+            if most == "yolo" and all(map(_is_prose, texts)):
+                raise ConfigError(
+                    f"{option_name('annotations', place)}: .txt files such as {texts[0]} hold no"
+                    f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
+                    f" reads them beside the images of {option_name('input')}"
+                )
             return "cvat" if most == "voc" and first_xml and is_cvat(first_xml) else most
         for document in documents[:_LOOKED_AT]:
             if is_coco(document) or is_labelme(document):
                 return "coco" if is_coco(document) else "labelme"
-        if has_metadata:
-            return "hub"
+        if metadata is not None:
+            return "captions" if holds_captions(metadata) else "hub"
     raise ConfigError(
         f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
         " file, or a folder of .json, .jsonl, .xml or .txt files; name the format with"
         f" {option_name('annotation_format')}"
     )
+
+
+def _is_prose(file: Location) -> bool:
+    """Return whether a text begins with a word that is no number, as no file of YOLO does."""
+    with file.open_input() as data:
+        words = data.read(_WORD).decode("utf-8", "replace").split()
+    return bool(words) and not words[0][0].isdigit() and words[0][0] not in "+-."

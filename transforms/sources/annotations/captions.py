@@ -1,8 +1,9 @@
 """Captions of images: in a table with a row per caption, or in files beside the images.
 
 A table has a header with a column of images and one of captions, or is a token file of Flickr8k and
-Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. All captions of an image are in one
-record, in their order.
+Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. Lines of JSON are such rows, too; those
+of the Hugging Face hub (`metadata.jsonl`) name images beside the file. All captions of an image are
+in one record, in their order.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import io
 import itertools
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -32,10 +34,12 @@ from recordmill.transforms.model.annotations import (
     grouped,
     strings,
 )
+from recordmill.transforms.sources.annotations.annotation_files import distinct_folders, files_of
 from recordmill.transforms.sources.annotations.annotation_table import (
     AnnotationReader,
     AnnotationTable,
 )
+from recordmill.transforms.sources.annotations.hub_metadata import NAME
 from recordmill.transforms.sources.archives.label_files import field_of
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import is_utf8
@@ -48,6 +52,7 @@ _TOKEN = re.compile(r"(?P<image>[^\t]*)#\d+\t(?P<caption>.*)", re.DOTALL)
 _IMAGES = ("image", "filename", "file_name", "image_name", "path", "file", "image_path", "image_id")
 _CAPTIONS = ("caption", "captions", "comment", "text", "sentence", "description")
 _DELIMITERS = (",", "\t", ";", "|")
+_JSON = ".jsonl"
 _LONGEST = 1 << 20  # characters of a line, and bytes of a file
 _SHOWN = 60  # characters of a value in a message
 
@@ -64,21 +69,29 @@ def holds_captions(file: Location) -> bool:
     """Return whether a table has a header or a first line of captions."""
     with file.open_input() as data:
         first = data.read(_LONGEST).decode("utf-8-sig", "replace").partition("\n")[0]
+    if first.startswith("{"):
+        found = _of_json(first)
+        return found is not None and bool(found[1]) and "objects" not in json.loads(first)
     return _TOKEN.fullmatch(first.rstrip("\r")) is not None or _columns_of(first) is not None
 
 
-def read_captions(files: Sequence[Location]) -> AnnotationTable:
+def read_captions(places: Sequence[Location]) -> AnnotationTable:
     """Read tables of captions.
+
+    Args:
+      places: Files, or folders with files `metadata.jsonl`.
 
     Raises:
       ConfigError: A file has another format, or has no caption.
     """
+    files = [one for place in places for one in files_of(place, NAME)]
     images: dict[str, int] = {}
     texts: list[str] = []
     of: list[int] = []
     rejects: list[Reject] = []
-    for file in files:
-        for number, image, caption in _rows(file):
+    for file, folder in zip(files, distinct_folders(files), strict=True):
+        is_json = file.name.lower().endswith(_JSON)
+        for number, image, caption in _json_rows(file, folder) if is_json else _rows(file):
             if not image or not caption:
                 why = f"row {number}: " + (f"no caption of {image!r}" if image else "no image")
                 rejects.append(Reject(f"{file.name}#{number}", "read", Reason.BAD_VALUE, why))
@@ -140,6 +153,33 @@ def _rows(file: Location) -> Iterator[_Row]:
             raise ConfigError(
                 f"{option_name('annotations')}: {file} is not CSV in UTF-8, at line {line + 1}"
             ) from error
+
+
+def _json_rows(file: Location, folder: str) -> Iterator[_Row]:
+    """Yield the rows of lines of JSON. folder: of the images, if files are in several."""
+    with file.open_input() as data:
+        for number, line in enumerate(data, 1):
+            found = _of_json(line.decode("utf-8-sig", "replace"))
+            image, captions = found or ("", ())
+            for caption in captions or ([""] if line.strip() else []):
+                yield _Row(number, posixpath.join(folder, image) if image else "", caption)
+
+
+def _of_json(line: str) -> tuple[str, Sequence[str]] | None:
+    """Return the image and the captions in a line of JSON, None if it is something else."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    image, value = (
+        next((row[name] for name in usual if name in row), "") for usual in (_IMAGES, _CAPTIONS)
+    )
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str) and is_utf8(one) for one in (image, *texts)):
+        return None
+    return image.strip(), [one.strip() for one in texts if one.strip()]
 
 
 def _columns_of(first: str) -> tuple[str, int, int] | None:
