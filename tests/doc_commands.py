@@ -19,3 +19,10 @@ def commands(page: pathlib.Path) -> list[list[str]]:
     lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     found = [shlex.split(line, comments=True) for line in lines]
     return [words[1:] for words in found if words[:1] == ["recordmill"]]
+
+
+def layout_commands(page: pathlib.Path) -> list[list[str]]:
+    """Return the arguments of every command in the table of layouts of a page."""
+    _, _, section = page.read_text().partition("\n## Your layout\n")
+    found = re.findall(r"`recordmill ([^`]*)`", section.partition("\n## ")[0])
+    return [shlex.split(line) for line in found]

@@ -31,7 +31,7 @@ from recordmill.pipelines.options.inputs.adopt_config import AdoptConfig
 from recordmill.processes.pool import close_shared_pool
 from recordmill.report import contact_sheet
 from recordmill.storage.files import Location
-from tests.doc_commands import PAGES, blocks, commands
+from tests.doc_commands import PAGES, blocks, commands, layout_commands
 from tests.paths import BOXES, DEMO, ROOT
 from tests.sounds import speech
 from tests.video_files import make_film
@@ -76,6 +76,26 @@ def test_every_command_is_one(page, words, tmp_path, monkeypatch):
     parsed = command_line.parse(CONFIGS[command], flags, prog=command)
     assert isinstance(parsed.config, CONFIGS[command])
     assert parsed.passthrough == []
+
+
+LAYOUTS = [
+    pytest.param(words[0], words[1:], id=f"{page.name}: {' '.join(words)[:60]}")
+    for page in PAGES
+    for words in layout_commands(page)
+]
+
+
+@pytest.mark.parametrize(("command", "flags"), LAYOUTS)
+def test_every_command_for_a_layout_is_one(command, flags, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parsed = command_line.parse(CONFIGS[command], [*flags, "--output", "out"], prog=command)
+    assert isinstance(parsed.config, CONFIGS[command])
+    assert parsed.passthrough == []
+
+
+def test_the_pages_of_data_types_begin_with_layouts():
+    for name in ("README.md", "docs/images.md", "docs/text.md", "docs/audio.md"):
+        assert layout_commands(ROOT / name), name
 
 
 @pytest.mark.parametrize("command", CONFIGS)
