@@ -261,7 +261,7 @@ class _CocoParser:
             is_crowd=bool(crowd),
             area=area,
             segmentation=None if given is None else _as_text(given),
-            keypoints=self._keypoints(entry, _id(category)),
+            keypoints=self._keypoints(entry, _id(category)) if self._points else None,
         )
 
     def _keypoints(self, entry: Mapping[str, Any], category: Any) -> str | None:
