@@ -2,9 +2,8 @@
 
     recordmill images --input photos/ --output out/ --size 224 --balance oversample
 
-The input is a folder of `class/...`, of `split/class/...` or of images without classes, a glob
-pattern, a single image, or a listing: a CSV, JSONL or Parquet file that names the image files. It
-may also be an archive, a table that holds the images, or TFRecord files.
+The input is a folder of `class/...`, `split/class/...` or images without classes, a glob pattern,
+an image, a listing (CSV, JSONL, Parquet), an archive, tables that hold images, or TFRecord files.
 """
 
 from __future__ import annotations

@@ -130,6 +130,23 @@ def test_names_that_differ_as_in_cityscapes(tmp_path):
     assert not made.rejects
 
 
+def test_several_suffixes_as_in_drive(tmp_path):
+    for split in ("training", "test"):
+        for number in range(2):
+            ids = ids_of("train", number)
+            write(tmp_path, f"in/{split}/images/{number}_{split}.png", png(painted(ids)))
+            mask = png(Image.fromarray(ids))
+            write(tmp_path, f"in/{split}/1st_manual/{number}_manual1.png", mask)
+            write(tmp_path, f"in/{split}/mask/{number}_{split}_mask.png", mask)
+    made = make(
+        tmp_path / "out",
+        *("--input", tmp_path / "in", "--masks", tmp_path / "in" / "*" / "1st_manual", *OPTIONS),
+        *("--mask-suffix", "_training=_manual1,_test=_manual1"),
+    )
+    assert [len(made.examples(split)) for split in ("train", "test")] == [2, 2]
+    assert not made.rejects
+
+
 def test_folders_in_that_of_the_images_are_classes(tmp_path):
     for name in ("cat/1", "dog/1"):
         ids = ids_of("train", len(name))

@@ -439,7 +439,7 @@ def test_the_help_of_an_option_is_shown_alone(capsys: pytest.CaptureFixture[str]
         with pytest.raises(SystemExit):
             main(argv)
         assert capsys.readouterr().out == page
-    assert page.startswith("  --mask-suffix [END=]SUFFIX ")
+    assert page.startswith("  --mask-suffix [END=]SUFFIX,... ")
     assert page.count("--mask-suffix") == 1
     assert helped(capsys, "table", "--help", "where").startswith("  --where CONDITION")
 

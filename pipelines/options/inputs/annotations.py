@@ -44,9 +44,8 @@ class AnnotationsConfig(CommonConfig):
         parse=values.ordered_names,
         repeat=True,
         metavar="PATH,...",
-        help="Boxes or captions: COCO JSON files or metadata.jsonl of the Hugging Face hub, or a"
-        " folder of them; a folder of Pascal VOC XML, YOLO txt or LabelMe JSON files; an XML file"
-        " of CVAT; or a CSV file of boxes.",
+        help="Boxes or captions: files of COCO, CVAT or the Hugging Face hub, or a folder of them;"
+        " a folder of Pascal VOC, YOLO or LabelMe; or a table of boxes or captions.",
     )
     annotation_format: Literal[
         "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"

@@ -56,14 +56,12 @@ class MasksConfig(CommonConfig):
         parse=values.each(str),
         repeat=True,
         metavar="FOLDER",
-        help="Masks of class ids, one per image, with its relative path and name: PNG; also GIF,"
-        " BMP, TIFF. A folder, a pattern of folders, or the folder of --input, if it also holds"
-        " folders with usual names for masks.",
+        help="Masks of class ids, named as the images: a folder or a pattern, or that of --input.",
     )
     mask_suffix: str | None = option(
         None,
         shapes_bytes=False,
-        metavar="[END=]SUFFIX",
+        metavar="[END=]SUFFIX,...",
         help="End of the names of masks, such as _mask in 7_mask.png for 7.jpg; with END= also the"
         " end of the names of images that it replaces. Default: none, or a usual one that all masks"
         " have, with a note.",
@@ -161,13 +159,14 @@ class MasksConfig(CommonConfig):
             raise ConfigError(f"--masks: {error}") from error
         inputs = [Location.parse(one.path) for one in self.input]
         roots = [(split_pattern(one) or [one])[0] for one in inputs] if places else []
+        several = len(places) > 1 or any(split_pattern(one) for one in places)
         searched, inside, among = [], [], False
         for place in places:
             if not any(_is_in(place, root) or _is_in(root, place) for root in roots):
                 continue
             if self.mask_suffix is None and any(_is_in(root, place) for root in roots):
                 searched.append(place)
-            elif self.mask_suffix is None or folder_of_masks(place.name) is not None:
+            elif several or self.mask_suffix is None or folder_of_masks(place.name) is not None:
                 inside.append(place.name)
             else:
                 among = among or any(_is_in(place, root) for root in roots)

@@ -41,11 +41,11 @@ class MaskFolders:
     """Locations of masks; calling it lists them.
 
     places: folders, patterns of folders, or archives. suffix: end of the stem of every mask after
-        that of its image, or "END=SUFFIX", if it is instead of the end of the image's; None accepts
-        none, or a usual one that all masks have. searched: those of the places that hold images,
-        too; only folders in them with a usual name for masks are read. among_images: masks may be
-        in the folders of the images. is_input: the only place is the only input, so that masks have
-        the same keys among the images.
+        that of its image, or "END=SUFFIX", if it is instead of the end of the image's, or several
+        with commas; None accepts none, or a usual one that all masks have. searched: those of the
+        places that hold images, too; only folders in them with a usual name for masks are read.
+        among_images: masks may be in the folders of the images. is_input: the only place is the
+        only input, so that masks have the same keys among the images.
     options: as the masks will be decoded; a sample is checked. limits: for `max_pixels`.
     colours_from: file beside the masks that names the colours in them, if no option names it.
     """
@@ -102,8 +102,8 @@ class MaskFolders:
                 f" beside their images and have a suffix, add {option_name('mask_suffix')}"
             )
         if self.suffix is not None:  # other files of the folders are no masks
-            end = self.suffix.rpartition("=")[2]
-            named = [(n, name) for n, name in named if name.endswith(end)]
+            ends = tuple(end for _, end in self._given_suffixes)
+            named = [(n, name) for n, name in named if name.endswith(ends)]
             if not named:
                 raise ConfigError(
                     f"{option_name('mask_suffix', self.suffix)}: no name in {self._given} ends in"
@@ -136,6 +136,12 @@ class MaskFolders:
         )
 
     @property
+    def _given_suffixes(self) -> Sequence[tuple[str, str]]:
+        """Pairs of the end of the stem of an image, and of its mask."""
+        parts = (one.rpartition("=") for one in (self.suffix or "").split(","))
+        return [(own, end) for own, _, end in parts]
+
+    @property
     def _given(self) -> str:
         return ",".join(map(str, self.places))
 
@@ -161,8 +167,7 @@ class MaskFolders:
 
     def _suffixes(self, names: Sequence[str]) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
         if self.suffix is not None:
-            own, _, end = self.suffix.rpartition("=")
-            return ((own, end),), ()
+            return self._given_suffixes, ()
         common = [one for one in MASK_SUFFIXES if all(name.endswith(one) for name in names)]
         if not common:
             return (("", ""),), ()
