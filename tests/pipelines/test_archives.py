@@ -270,10 +270,11 @@ def test_archives_in_an_object_store(
         assert _digest(tmp_path / "two", "--input", uri("in/b")) == digest
 
 
-def test_a_table_is_not_read_from_an_archive(tmp_path: pathlib.Path, capsys: Any) -> None:
-    zip_of(tmp_path / "x.zip", {"a.csv": b"a,b\n1,2\n"})
+def test_several_tables_are_not_read_from_an_archive(tmp_path: pathlib.Path, capsys: Any) -> None:
+    zip_of(tmp_path / "x.zip", {"a.csv": b"a,b\n1,2\n", "b.csv": b"a,b\n1,2\n"})
     assert run("table", "--input", tmp_path / "x.zip", "--output", tmp_path / "out") == 2
-    assert "x.zip is an archive: unpack it" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "x.zip holds 2 files (a.csv, b.csv), expected one with rows: unpack it" in error
 
 
 @pytest.mark.parametrize("documents", ["file", "line"])

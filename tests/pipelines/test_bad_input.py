@@ -465,7 +465,7 @@ def test_unlabelled_rows_are_kept_when_asked(photos, tmp_path):
         ("images", "a.svg", "a.svg is an SVG, which is not a raster image: convert it to pixels"),
         ("video", "a.zip", "a.zip cannot be read: it is not a zip file"),
         ("arrays", "a.zip", "a.zip cannot be read: it is not a zip file"),
-        ("table", "a.zip", "a.zip is an archive"),
+        ("table", "a.zip", "a.zip: File is not a zip file"),
         (
             "table",
             "train.tfrecord-00000-of-00001",

@@ -229,6 +229,9 @@ COMMANDS = {
         "--label-columns b,'is_*' --drop-columns 'Unnamed*'",
         "--size 32 --resize-mode pad --mode gray --background 1,2,3 --depth 8 --quality 80"
         " --damaged reject --intensity-window -100:400",
+        "--path-template 'fold{fold}/{name}' --split-column fold --split-map '5=test,*=train'"
+        " --captions-from .txt",
+        "--split-files 'test=test.txt,train=*' --key-from file --column-from 'site=top'",
         "--one-hot-label --max-pixels 1000 --min-size 10 --probe none"
         " --image-format raw --normalize unit",
         "--label-from parent --labels-file labels.txt --label-offset 1 --unlabelled keep"
