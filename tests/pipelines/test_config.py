@@ -96,7 +96,7 @@ def test_what_shapes_bytes() -> None:
         "stall_timeout", "flink_job_server_jar", "flink_job_server_sha256", "fail_on", "json",
         "flink_token_file", "flink_ca_file", "worker_secret_file", "flink_whole_jar",
         "exclude_keys",
-        "exclude_like", "label_map",  # their content counts, not their path
+        "exclude_like", "label_map", "split_files",  # their content counts, not their path
         "card",  # it shapes files beside the shards, which are replaced if it changes
     }  # fmt: skip
 

@@ -216,7 +216,7 @@ def test_lists_need_no_separator(tmp_path, capsys):
     assert "the column 'label' of" in capsys.readouterr().err
     argv += ["--label-type", "int"]
     assert run("table", *argv) == 2
-    assert "has type list" in capsys.readouterr().err
+    assert "has the type list" in capsys.readouterr().err
 
 
 def test_a_text_among_lists_is_an_error(tmp_path, capsys):

@@ -218,4 +218,4 @@ def test_folders_have_no_columns(command, tmp_path, capsys):
     (tmp_path / "in/1.txt").write_text("x")
     argv = ["--input", tmp_path / "in", "--output", tmp_path / "out", "--where", "age > 1"]
     assert run(command, *argv) == 2
-    assert "--where: applies to" in capsys.readouterr().err
+    assert "--where: applies only to" in capsys.readouterr().err
