@@ -206,8 +206,11 @@ def test_errors_before_work(
     argv: tuple[str, ...],
     said: str,
     tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.json").write_text('{"images": [], "annotations": [], "categories": []}')
     schema = pa.schema([*columns.items()])
     table = pa.Table.from_pylist([{}], schema=schema)
     pq.write_table(table, tmp_path / "a.parquet")

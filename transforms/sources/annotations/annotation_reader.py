@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from recordmill.errors import ConfigError
+from recordmill.format.file_content import HEAD, identify
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.annotations.annotation_files import (
@@ -264,5 +265,8 @@ def guess_format(place: Location) -> AnnotationFormat:
 def _is_prose(file: Location) -> bool:
     """Return whether a text begins with a word that is no number, as no file of YOLO does."""
     with file.open_input() as data:
-        words = data.read(_WORD).decode("utf-8", "replace").split()
+        head = data.read(HEAD)
+    if identify(head) is not None:  # the reader names the content
+        return False
+    words = head[:_WORD].decode("utf-8", "replace").split()
     return bool(words) and not words[0][0].isdigit() and words[0][0] not in "+-."
