@@ -159,3 +159,23 @@ def test_inputs_that_cannot_be_read_are_refused(tmp_path, capsys, name, content,
     argv = ("--input", tmp_path / name, "--output", tmp_path / "out", *shlex.split(options))
     assert run("table", *argv) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_small_files_in_utf8_are_not_read_in_another_encoding(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for n in range(60):
+        text = f"name,n\ncaf\u00e9,{n}\n"
+        (tmp_path / f"in/{n:02}.csv").write_bytes(text.encode())
+    given = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--encoding", "cp1252")
+    assert run("table", *given) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "are UTF-8, and would be read as other characters: leave the option out" in error
+
+
+def test_files_without_a_column_in_common_are_an_error(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("x,y\n1,a\n2,b\n")
+    (tmp_path / "in/b.csv").write_text("p,q\n3,c\n4,d\n")
+    assert run("table", "--input", tmp_path / "in", "--output", tmp_path / "out") == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "a.csv and b.csv have no column in common: a.csv has 'x', 'y', and b.csv has" in error

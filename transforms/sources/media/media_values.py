@@ -137,7 +137,7 @@ def _decoded(
         try:
             if text is not None and text.startswith("{"):
                 text, paths[row] = _members(text)
-            elif text == "":
+            elif text == "" and paths[row]:
                 text = None
             contents.append(None if text is None else decode_base64(text))
         except ValueError as error:

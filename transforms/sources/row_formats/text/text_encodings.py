@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from recordmill.errors import ConfigError
 from recordmill.format.file_content import HEAD, Content, identify
+from recordmill.option_names import option_name
 from recordmill.transforms.sources.row_formats.reading.row_format import UTF8, is_byte_searchable
 
 _WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
@@ -80,11 +81,31 @@ def holds_utf8(data: bytes, encoding: str) -> bool:
 
     Other text hardly ever has several sequences of bytes that are valid characters of UTF-8.
     """
-    if data.isascii() or encoding == UTF8 or not is_byte_searchable(encoding):
-        return False
-    wide = sum(map(len, _WIDE.findall(data)))
-    every = len(data) - len(data.translate(None, _BEYOND_ASCII))
-    return wide >= _LEAST_WIDE and wide > every / 2
+    return Utf8Evidence().holds(data, encoding)
+
+
+class Utf8Evidence:
+    """Counts of the non-ASCII bytes of texts, and of those that are characters of UTF-8."""
+
+    def __init__(self) -> None:
+        self._wide, self._every = 0, 0
+
+    def holds(self, data: bytes, encoding: str) -> bool:
+        """Add a text; return whether most of all texts so far is UTF-8, as `holds_utf8`."""
+        if data.isascii() or encoding == UTF8 or not is_byte_searchable(encoding):
+            return False
+        self._wide += sum(map(len, _WIDE.findall(data)))
+        self._every += len(data) - len(data.translate(None, _BEYOND_ASCII))
+        return self._wide >= _LEAST_WIDE and self._wide > self._every / 2
+
+
+def in_utf8(encoding: str, what: str) -> ConfigError:
+    """Return the error for text in UTF-8 that is read in another encoding. what: the files."""
+    return ConfigError(
+        f"{option_name('encoding', encoding)}: the non-ASCII characters in {what} are UTF-8, and"
+        " would be read as other characters: leave the option out; if only some files or rows have"
+        " this encoding, convert them"
+    )
 
 
 def decoded_chunks(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:

@@ -54,9 +54,11 @@ from recordmill.transforms.sources.row_formats.text.row_boundaries import (
     row_ends,
 )
 from recordmill.transforms.sources.row_formats.text.text_encodings import (
+    Utf8Evidence,
     Utf16Error,
     decoded_chunks,
     holds_utf8,
+    in_utf8,
     is_utf8,
     refuse_other_content,
     to_utf8,
@@ -366,13 +368,12 @@ class TextFile:
                 f" {wide.upper()}: save it as UTF-8, or pass --encoding {wide}"
             )
         if holds_utf8(head, self.file_format.encoding):
-            raise ConfigError(
-                f"{option_name('encoding', self.file_format.encoding)}: the non-ASCII characters in"
-                f" the {self.origin.noun} {self.origin.place} are UTF-8, and would be read as other"
-                " characters: leave the option out; if only some files or rows have this encoding,"
-                " convert them"
-            )
+            raise in_utf8(self.file_format.encoding, f"the {self.origin.noun} {self.origin.place}")
         return head
+
+    def adds_to(self, evidence: Utf8Evidence) -> bool:
+        """Add the beginning of the file; return whether this and earlier files are UTF-8."""
+        return evidence.holds(self._head, self.file_format.encoding)
 
     @property
     def _is_small(self) -> bool:

@@ -33,10 +33,12 @@ from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.reading.row_file import Noun, Origin, RowFile
 from recordmill.transforms.sources.row_formats.reading.row_format import (
     TEXT,
+    UTF8,
     FileFormat,
     RowFormat,
 )
 from recordmill.transforms.sources.row_formats.reading.zip_files import is_zip, only_member
+from recordmill.transforms.sources.row_formats.text.text_encodings import Utf8Evidence, in_utf8
 from recordmill.transforms.sources.row_formats.text.text_files import TextFile
 from recordmill.transforms.sources.row_formats.tfrecords.known_folders import (
     CLASS_NAMES,
@@ -212,6 +214,19 @@ class RowInput:
         """Return whether a small file is read together with others."""
         joined = self.noun == "file" and self.format.is_joined(_name(file))
         return joined and Member.of(file.path) is None
+
+    def check_encoding(self, file: File, evidence: Utf8Evidence) -> None:
+        """Raise ConfigError if files up to this one are in UTF-8, and not read as such.
+
+        A small file may have too few characters to tell, but many of them have enough.
+        """
+        if self.format.encoding == UTF8:
+            return
+        file_format = self.file_format(file)
+        if file_format.format in TEXT and TextFile(self.origin(file), file_format).adds_to(
+            evidence
+        ):
+            raise in_utf8(file_format.encoding, f"the files of {self.input}, such as {file.key},")
 
     def open(self, file: File) -> RowFile:
         """Return the reader of a listed file. The last reader is kept, and returned again."""

@@ -43,6 +43,7 @@ from recordmill.transforms.sources.row_formats.reading.row_file import (
 from recordmill.transforms.sources.row_formats.text.header_check import refuse_delimiter
 from recordmill.transforms.sources.row_formats.text.joined_files import MOST, SMALL, read_joined
 from recordmill.transforms.sources.row_formats.text.quote_anomalies import quote_notes
+from recordmill.transforms.sources.row_formats.text.text_encodings import Utf8Evidence
 from recordmill.transforms.sources.row_formats.values.column_types import (
     ColumnType,
     ColumnTypes,
@@ -84,6 +85,7 @@ def list_sections(
     given = Inputs.of(rows.input)
     found = SectionCollector.with_facts(len(given.column_from))
     anomalies: list[tuple[str, QuoteAnomalies]] = []
+    evidence = Utf8Evidence()
     unused = unused_splits(rows.laid_out)
     labelled, grouped = False, False
     first: list[str] = []
@@ -100,6 +102,7 @@ def list_sections(
             values.update(n for n, one in enumerate(facts.columns) if one is not None)
             labelled, grouped = labelled or bool(facts.label), grouped or facts.group is not None
             with as_config_error(file):
+                rows.check_encoding(file, evidence)
                 opened = rows.open(file)
                 whole_file = [FileSection(0, file.size, 0, 0)]
                 for section in whole_file if whole else opened.sections(limits.PART_BYTES):
@@ -191,6 +194,13 @@ def read_header(
                     f"{(first[0] if at_first else file).key} has a column {differ[0]!r}, and"
                     f" {(file if at_first else first[0]).key} has {other!r}, which differs only by"
                     " case, spaces or Unicode form: give the column one name in all files"
+                )
+            if column_types.keys().isdisjoint(first[1]):
+                raise ConfigError(
+                    f"{first[0].key} and {file.key} have no column in common: {first[0].key} has"
+                    f" {quoted(first[1])}, and {file.key} has {quoted(column_types)}; if the first"
+                    " row of one of them is data, write the names of the columns above it, or make"
+                    f" a dataset of it alone, with {option_name('columns')}"
                 )
             drop = shlex.quote(list_text(differ))
             names = quoted(column_types if here == file.key else first[1])
