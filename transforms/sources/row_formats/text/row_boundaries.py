@@ -9,6 +9,7 @@ inside and outside of quotes. Where values are trimmed, spaces around their quot
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -147,8 +148,8 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
     end = int(ends[-1]) if len(ends) else 0
     closed = closing[closing < end - 1]
     after = raw[_next_solid(raw, closed)] if rules.spaces else raw[closed + 1]
-    odd = closed[~np.isin(after, np.frombuffer(rules.delimiter + b'"\r\n', np.uint8))]
-    before = np.isin(raw[odd - 1], np.frombuffer(rules.delimiter + b"\n", np.uint8))
+    odd = closed[~_among(after, rules.delimiter + b'"\r\n')]
+    before = _among(raw[odd - 1], rules.delimiter + b"\n")
     begins = odd[before & (raw[odd + 1] != _SPACE)]
     starts = [_opening_of(int(close), opening, closing) for close in begins.tolist()]
     spans = [masked.find(b"\n", at, close) >= 0 for at, close in zip(starts, begins, strict=True)]
@@ -179,8 +180,23 @@ def _last_row(data: bytes, rules: QuoteRules | None) -> Block:
     )
 
 
+def _among(values: npt.NDArray[np.uint8], chars: bytes) -> npt.NDArray[np.bool_]:
+    """Return whether each byte is one of some; for few bytes, much faster than `np.isin`."""
+    return _members(chars)[values]
+
+
+@functools.lru_cache(maxsize=64)
+def _members(chars: bytes) -> npt.NDArray[np.bool_]:
+    """Return whether each of the 256 bytes is one of some."""
+    found = np.zeros(256, np.bool_)
+    found[[*chars]] = True
+    return found
+
+
 def _rows_of(positions: IntArray, ends: IntArray) -> IntArray:
     """Return the indices of the rows that contain the positions, without repetition."""
+    if not len(positions):
+        return np.zeros(0, np.int64)
     return np.unique(np.searchsorted(ends, positions, side="right"))
 
 
@@ -208,7 +224,7 @@ def drop_spaces(data: bytes, rules: QuoteRules) -> bytes:
     opening, closing, _ = _find_quotes(masked, raw, rules)
     after = _next_solid(raw, closing)
     ended = np.append(raw, _NEWLINE)[after]
-    ends_value = np.isin(ended, np.frombuffer(rules.delimiter + b"\r\n", np.uint8))
+    ends_value = _among(ended, rules.delimiter + b"\r\n")
     edges = np.zeros(len(data) + 1, np.int8)  # 1 where spaces to drop begin, -1 where they end
     edges[_last_solid(raw, opening) + 1] += 1
     edges[opening] -= 1
@@ -246,7 +262,7 @@ def _spaced_quotes(
         return np.zeros(0, np.int64)
     marks = marks[np.searchsorted(opening, marks) == np.searchsorted(closing, marks)]
     before = np.append(raw, _NEWLINE)[_last_solid(raw, marks)]
-    found: IntArray = marks[np.isin(before, np.frombuffer(rules.delimiter + b"\n", np.uint8))]
+    found: IntArray = marks[_among(before, rules.delimiter + b"\n")]
     return found
 
 
