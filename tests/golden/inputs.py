@@ -77,6 +77,11 @@ def _photos(root: pathlib.Path) -> None:
     _pictures(root / "photos", _photo_names())
 
 
+@makes("hats.txt")
+def _hats(root: pathlib.Path) -> None:
+    put(root / "hats.txt", "".join(f"photos/hat/{number:03}\n" for number in range(6)))
+
+
 @makes("photos-by-id.csv")
 def _ids(root: pathlib.Path) -> None:
     names = [name.split("/") for name in _photo_names()]

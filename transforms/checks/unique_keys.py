@@ -66,7 +66,10 @@ def repeated_keys_message(
     keys = sorted(counted)
     if not keys:
         return []
-    remedy = "name a column of unique values with --key-column"
+    remedy = (
+        "name a column of unique values with --key-column; --key-from takes the keys of files from"
+        " another part of their paths"
+    )
     if custom:
         remedy = f"make the column {batch.KEY} unique (key_column of a FileList)"
     shown = ", ".join(f"{key!r} ({n} times)" for key, n in keys[:5])

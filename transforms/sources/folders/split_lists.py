@@ -12,9 +12,8 @@ from recordmill.format.split_names import canonical_split
 from recordmill.notes import Note, count_of
 from recordmill.option_files import expect_plain_text, read_option_file
 from recordmill.option_names import option_name
-from recordmill.storage.members import MARK
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.folders.path_matcher import PathMatcher
+from recordmill.transforms.sources.folders.path_matcher import PathMatcher, path_to_match
 
 REST = "*"  # in place of a list: all files that no list names
 _SHOWN = 3  # names in a message
@@ -79,7 +78,7 @@ class SplitLists:
         Raises:
           ConfigError: Its name in a list is also that of another file.
         """
-        path = path.replace(MARK, "/")
+        path = path_to_match(path)
         for matcher in self._matchers:
             at = matcher.find(path, key=key)
             if at >= 0:
