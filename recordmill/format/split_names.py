@@ -28,7 +28,7 @@ _SPELLINGS = {
 _ENDS = re.compile(r"[-_ ]?(set|(19|20)\d\d)$")
 _BEGINS = re.compile(r"split[-_ ]|[^\W\d][\w .-]*=")  # of TFX's Split-train, and of split=train
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+$")
-UNMAPPED = "no split for the value "  # with a value, in place of a split; it is no valid name
+UNMAPPED = "no split for the value "  # followed by a value, in place of a split; not a valid name
 _SIMILAR = 0.75  # of the letters
 
 
@@ -48,7 +48,7 @@ def canonical_split(name: str) -> str | None:
 
 
 def mapped_split(value: str, split_map: Mapping[str, str]) -> str:
-    """Return the split of a value by a map; `UNMAPPED` and the value without one.
+    """Return the split of a value by a map; without one, `UNMAPPED` followed by the value.
 
     Args:
       value: The value; 5.0 is 5, as columns with missing values hold it.

@@ -1,4 +1,4 @@
-"""Keypoints of objects as features: points follow the pixels, as boxes do.
+"""Keypoints of objects as features, transformed with the pixels, as boxes are.
 
 The features have the names of the TensorFlow Object Detection API.
 
@@ -62,7 +62,7 @@ def place_keypoints(
       texts: For each object the JSON [names, [x, y, visibility, ...]]; None without keypoints.
       transform: From the annotated image to the written one.
       size: (width, height) of the written image.
-      mirrored: Whether augmentation mirrors the image: then the left eye is the right one.
+      mirrored: Whether augmentation mirrors the image, which exchanges left and right keypoints.
     """
     counts: list[int] = []
     names: list[str] = []

@@ -153,7 +153,7 @@ def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> Con
 
 
 def _advice_on_boxes(name: str) -> str:
-    """Return how to read boxes of the Hugging Face hub, if a column has their name."""
+    """Return advice on boxes of the Hugging Face hub, if a column has their name."""
     if name.rpartition(".")[2] != "bbox":
         return ""
     return (

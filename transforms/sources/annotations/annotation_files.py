@@ -51,7 +51,7 @@ _OTHER_TEXT = re.compile(
     r"|(autosplit_)?(classes|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
     re.IGNORECASE,
 )
-# Folders of images, and folders beside them of the annotations with the same paths.
+# Folders of images, and the folders of their annotations, in which paths are the same.
 _FOLDERS = (
     ("images", "labels"),
     ("images", "annotations"),
@@ -78,7 +78,7 @@ ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 class AnnotationFolder(AnnotationReader):
     """A folder with a file of annotations per image.
 
-    seen: classes that were read, for formats that name them in each file. They are sorted by name.
+    seen: classes that were read, for formats whose files name them. They are sorted by name.
     """
 
     files: Sequence[File]
@@ -230,7 +230,7 @@ def _flag(one: ElementTree.Element, name: str, number: int) -> bool:
         (degree,) = parse_numbers([text], name)
     except ValueError:
         degree = -1
-    if not 0 <= degree <= 1:  # a fraction says how much is hidden
+    if not 0 <= degree <= 1:  # a fraction is the hidden part of the object
         raise ValueError(f"object {number}: expected '{name}' to be 0 or 1, got {text[:40]!r}")
     return degree > 0
 
@@ -258,17 +258,21 @@ def _name(file: File) -> str:
 
 
 class ListedAnnotations(NamedTuple):
-    """Files of a folder. arguments: of its reader. others: keys of the other files."""
+    """Files of a folder. arguments: for its reader. others: keys of the other files."""
 
     arguments: dict[str, Any]
     others: list[str]
 
 
 def list_annotations(folder: Location, end: str) -> ListedAnnotations:
-    """List the files of annotations of a folder, whose names end so.
+    """List the files of annotations in a folder.
+
+    Args:
+      folder: The folder.
+      end: End of their names, in lower case.
 
     Raises:
-      ConfigError: there are none.
+      ConfigError: There are none.
     """
     files: list[File] = []
     others: list[str] = []
@@ -305,10 +309,14 @@ def distinct_folders(files: Sequence[Location]) -> list[str]:
 
 
 def files_of(place: Location, end: str) -> list[Location]:
-    """Return a file, or the files in a folder and those below it whose names end so.
+    """Return a file, or the files below a folder.
+
+    Args:
+      place: The file or folder.
+      end: End of the names of the files in a folder, in lower case.
 
     Raises:
-      ConfigError: a folder has none.
+      ConfigError: A folder has none.
     """
     if not place.is_dir():
         return [place]

@@ -263,7 +263,7 @@ def guess_format(place: Location) -> AnnotationFormat:
 
 
 def _is_prose(file: Location) -> bool:
-    """Return whether a text begins with a word that is no number, as no file of YOLO does."""
+    """Return whether a text begins with a word instead of a number, unlike files of YOLO."""
     with file.open_input() as data:
         head = data.read(HEAD)
     if identify(head) is not None:  # the reader names the content

@@ -1,7 +1,7 @@
 """Captions of images: in a table with a row per caption, or in files beside the images.
 
 A table has a header with a column of images and one of captions, or is a token file of Flickr8k and
-Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. Lines of JSON are such rows, too; those
+Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines are also such rows; those
 of the Hugging Face hub (`metadata.jsonl`) name images beside the file. All captions of an image are
 in one record, in their order.
 """

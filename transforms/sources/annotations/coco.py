@@ -126,10 +126,10 @@ class _CocoParser:
         self._caption_ids = AnnotationIds()
         self._captioned: list[int] = []
         self._faults: dict[int, str] = {}
-        self._categories: dict[Any, str] = {}  # those of all files by their id
-        self._renumbered: dict[str, None] = {}  # those whose id is that of another in another file
-        self._own: dict[Any, str] = {}  # the categories of the current file
-        self._points: dict[Any, Sequence[str]] = {}  # names of the keypoints of each
+        self._categories: dict[Any, str] = {}  # {id: name} of the categories of all files
+        self._renumbered: dict[str, None] = {}  # names with different ids in files
+        self._own: dict[Any, str] = {}  # {id: name} of the current file
+        self._points: dict[Any, Sequence[str]] = {}  # names of the keypoints of a category
         self._has_keypoints = False
         self._rejects: list[Reject] = []
 

@@ -1,4 +1,4 @@
-"""Masks of class ids: folders of files that are named as the images."""
+"""Masks of class ids: folders of files with the names of the images."""
 
 from __future__ import annotations
 
@@ -40,14 +40,18 @@ _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 class MaskFolders:
     """Locations of masks; calling it lists them.
 
-    places: folders, patterns of folders, or archives. suffix: end of the stem of every mask after
-        that of its image, or "END=SUFFIX", if it is instead of the end of the image's, or several
-        with commas; None accepts none, or a usual one that all masks have. searched: those of the
-        places that hold images, too; only folders in them with a usual name for masks are read.
-        among_images: masks may be in the folders of the images. is_input: the only place is the
-        only input, so that masks have the same keys among the images.
-    options: as the masks will be decoded; a sample is checked. limits: for `max_pixels`.
-    colours_from: file beside the masks that names the colours in them, if no option names it.
+    Attributes:
+      places: Folders, patterns of folders, or archives.
+      suffix: Text that masks have after the stem of their image, or "END=SUFFIX" if it replaces the
+        end of that stem; commas separate several. None: no suffix, or a usual one that all masks
+        have.
+      options: Options for decoding the masks, of which a sample is checked.
+      limits: Options with `max_pixels`.
+      searched: Places that also hold images. Only folders in them with a usual name for masks are
+        read.
+      among_images: Whether masks may be in the folders of the images.
+      is_input: Whether the only place is the only input: then masks and images have the same keys.
+      colours_from: File beside the masks with the classes of their colours, if no option gives it.
     """
 
     places: tuple[Location, ...]
@@ -101,7 +105,7 @@ class MaskFolders:
                 f" the masks, as in {option_name('masks')} '{place}/*/NAME', or, if masks are"
                 f" beside their images and have a suffix, add {option_name('mask_suffix')}"
             )
-        if self.suffix is not None:  # other files of the folders are no masks
+        if self.suffix is not None:  # other files in the folders are not masks
             ends = tuple(end for _, end in self._given_suffixes)
             named = [(n, name) for n, name in named if name.endswith(ends)]
             if not named:
@@ -152,8 +156,8 @@ class MaskFolders:
     def _name(self, key: str, roots: Sequence[InputRoot]) -> str | None:
         """Return the end of the path of a mask's image; None if the file is not in such a folder.
 
-        Several places differ in names of folders, as in `train/masks` and `test/masks`. Images have
-        these names, too, except the name that is for masks.
+        Several places differ in the names of folders, as in `train/masks` and `test/masks`. The
+        paths of images have the same names, except the usual name for masks.
         """
         stem = _stem(key)
         root = next(root for root in roots if key.startswith(root.prefix))
@@ -202,7 +206,7 @@ def _matching(place: Location) -> list[Location]:
 
 
 def find_colours(places: Sequence[Location], searched: Sequence[Location]) -> Location | None:
-    """Return the file of CVAT that names colours, beside masks or in their folder.
+    """Return CVAT's file of the classes of colours, in the folder of masks or the one above.
 
     Args:
       places: Places of masks, as in `MaskFolders`.

@@ -177,12 +177,12 @@ class PathFact(NamedTuple):
 
 
 class _SlowSearchError(Exception):
-    """A search that takes too long."""
+    """Raised if a search takes too long."""
 
 
 @functools.cache
 def _handles_timer() -> bool:
-    """Install the handler of the timer, and return whether no other handler is there."""
+    """Install the handler of the timer; return False if there is another handler."""
     if signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
         return False
     signal.signal(signal.SIGVTALRM, _interrupt)
@@ -190,6 +190,6 @@ def _handles_timer() -> bool:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Stop a search, in which the interpreter looks for signals."""
+    """Stop a search; `re` checks for signals while it searches."""
     del number, frame
     raise _SlowSearchError

@@ -131,7 +131,7 @@ def split_pattern(place: Location) -> tuple[Location, str] | None:
 
 
 def find_folders(place: Location) -> list[Location]:
-    """Return the folders that match a pattern, sorted; the place itself if it is no pattern."""
+    """Return the folders that match a pattern, sorted; the place itself without a pattern."""
     found = split_pattern(place)
     if found is None:
         return [place]

@@ -85,7 +85,7 @@ class CompanionFinder:
         self._counts: Counter[str] = Counter()
         self._probed: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
-        self._formats: dict[str, str] = {}  # what these annotations are
+        self._formats: dict[str, str] = {}  # format of these annotations, by extension
         self._folders: dict[str, str] = {}  # of these annotations
         self._places: dict[str, str] = {}  # value of --annotations that reads them
         self._lists: dict[str, str] = {}  # {split: path of a list of its files}

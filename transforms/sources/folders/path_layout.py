@@ -90,7 +90,7 @@ class LaidOutInput(NamedTuple):
         )
 
     def finder(self) -> Callable[[str], FileFacts]:
-        """Return a function for the facts of many paths, which looks at each folder once."""
+        """Return a function for the facts of many paths, which parses each folder once."""
         if not self.layout.of_folders:
             return self.facts
 
@@ -472,7 +472,7 @@ def _splits_below_images(
 ) -> bool:
     """Return whether the folders in `images` are splits, and no other folder holds records.
 
-    Annotations in folders beside it are no records.
+    Annotations in folders beside it do not count as records.
     """
     if _IMAGES not in folders:
         return False

@@ -1,6 +1,6 @@
-"""Folders whose names tell that they hold images, or masks of the images in other folders.
+"""Folders with usual names for images, or for masks of the images in other folders.
 
-images/train masks/train           a folder of each kind, with the same folders in it
+images/train masks/train           a folder for each, with the same subfolders
 train/images train/masks           the same in the folder of each split
 train trainannot                   the name of the other folder, and a word for masks
 JPEGImages SegmentationClass       Pascal VOC
@@ -14,7 +14,7 @@ import re
 
 from recordmill.format.split_names import canonical_split
 
-# In any case, and also with a format behind them, as in images_png. CVAT puts images that are in no
+# In upper or lower case, also followed by a format, as in images_png. CVAT puts images without a
 # split into `default`.
 _FORMAT = r"([-_ ]?(png|jpe?g|tiff?|bmp))?"
 _IMAGES = re.compile(rf"(images?|imgs?|jpegimages|leftimg8bit|default){_FORMAT}", re.IGNORECASE)

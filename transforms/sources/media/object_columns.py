@@ -1,4 +1,4 @@
-"""Boxes in tables that hold images, as tables of the Hugging Face hub have them.
+"""Boxes in tables that hold images, as on the Hugging Face hub.
 
 A column `objects` has lists of `bbox` (x, y, width, height in pixels) and of categories.
 """
@@ -72,7 +72,7 @@ class ObjectColumns:
         """Check that a further file has the same columns, and the same names of categories.
 
         Raises:
-          ConfigError: It has not.
+          ConfigError: They differ.
         """
         names = self.names if self.given else None
         if object_columns(file, names, self.rules) != self:

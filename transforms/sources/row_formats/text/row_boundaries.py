@@ -181,13 +181,13 @@ def _last_row(data: bytes, rules: QuoteRules | None) -> Block:
 
 
 def _among(values: npt.NDArray[np.uint8], chars: bytes) -> npt.NDArray[np.bool_]:
-    """Return whether each byte is one of some; for few bytes, much faster than `np.isin`."""
+    """Return whether each byte is in `chars`, much faster than `np.isin` if these are few."""
     return _members(chars)[values]
 
 
 @functools.lru_cache(maxsize=64)
 def _members(chars: bytes) -> npt.NDArray[np.bool_]:
-    """Return whether each of the 256 bytes is one of some."""
+    """Return for each of the 256 bytes whether it is in `chars`."""
     found = np.zeros(256, np.bool_)
     found[[*chars]] = True
     return found

@@ -34,7 +34,7 @@ def is_nested(kind: pa.DataType) -> bool:
 
 
 def columns_of(names: Iterable[str], columns: Collection[str]) -> set[str]:
-    """Return the columns with these names; for an object, which is no column, all inside of it.
+    """Return the columns with these names; the name of an object selects all columns in it.
 
     In a name that no column has, `*` stands for any text.
     """

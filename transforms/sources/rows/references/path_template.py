@@ -1,4 +1,4 @@
-"""Paths of listings that several columns make, such as `fold{fold}/{slice_file_name}`."""
+"""Paths of listings, made of several columns, such as `fold{fold}/{slice_file_name}`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PathTemplate:
     """A path with the names of columns in braces; `{{` stands for a brace.
 
     Raises:
-      ConfigError: The text has no column, or is no template.
+      ConfigError: The text has no column, or is not a valid template.
     """
 
     text: str
@@ -79,7 +79,7 @@ class PathTemplate:
 
 
 def likely_template(root: Location, path: str, column: str) -> str | None:
-    """Return the template that makes paths of ids without extension; None if no file is near.
+    """Return the template that adds the extension to ids; None without such a file.
 
     Args:
       root: Folder that paths are relative to.
