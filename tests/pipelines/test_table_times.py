@@ -110,3 +110,13 @@ def test_formats_that_cannot_apply_are_refused(tmp_path, capsys, options, messag
     argv = ("--input", tmp_path / "a.csv", "--output", tmp_path / "out", *shlex.split(options))
     assert run("table", *argv) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_note_names_no_format_where_no_option_takes_one_for_a_column(tmp_path):
+    lines = [f"2024-01-01T{n:02}:00,{n},{n + 1:02}.01.2024" for n in range(20)]
+    (tmp_path / "s.csv").write_text("\n".join(["time,x,day", *lines]))
+    given = ("--time-column", "time", "--window", 4, "--splits", "train=1")
+    made = make(tmp_path / "out", "--input", tmp_path / "s.csv", *given, command="sensor")
+    (note,) = [str(one) for one in made.manifest.notes if one.code == "text-column"]
+    assert note.startswith("column 'day' is text because of '01.01.2024' in s.csv#1; correct")
+    assert "--time-format" not in note

@@ -104,9 +104,8 @@ def inference_notes(
     for field in fields:
         name, item, found = field.name, list_item(field.name), column_types[field.name]
         if found.odd is not None and field.type == pa.string() and name not in declared:
-            more = _type_advice(found.odd, item) if advice.has_types else _CORRECT
-            if advice.has_formats and (options := _time_formats(found.odd, item)):
-                more = f"{options} reads such values; --types {item}=string keeps the text"
+            formats = _time_formats(found.odd, item) if advice.has_formats else ""
+            more = _type_advice(found.odd, item, formats) if advice.has_types else _CORRECT
             notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
         if found.equal is not None and pa.types.is_floating(field.type) and name not in transformed:
             more = f"--drop-columns {item} leaves them out"
@@ -127,20 +126,17 @@ def _time_formats(odd: OddValue, item: str) -> str:
     return " or ".join(f"--time-format {shlex.quote(f'{item}={one}')}" for one in formats)
 
 
-def _type_advice(odd: OddValue, item: str) -> str:
+def _type_advice(odd: OddValue, item: str, formats: str) -> str:
     """Return advice on a column that an odd value makes text.
 
     Args:
       odd: The value.
       item: Name of the column, as an item of a list on the command line.
+      formats: Options that read its values as times, "" if there are none.
     """
-    if odd.every and odd.kind in ("date", "timestamp") and (formats := usual_formats(odd.value)):
-        options = " or ".join(f"--time-format {shlex.quote(f'{item}={one}')}" for one in formats)
-        return (
-            f"{options} reads its values; --types {item}=string keeps the text, without this note"
-        )
     if odd.every or odd.kind == LIST:
-        return f"{_CORRECT}; --types {item}=string keeps the text, without this note"
+        remedy = f"{formats} reads its values" if formats else _CORRECT
+        return f"{remedy}; --types {item}=string keeps the text, without this note"
     empty = ""
     if not any(map(str.isdigit, odd.value)) and len(odd.value) <= _MISSING_LENGTH:
         spelling = shlex.quote(list_item(odd.value))

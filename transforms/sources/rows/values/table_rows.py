@@ -138,6 +138,7 @@ class TableRows(RecordRows):
     def _advice(self) -> ColumnAdvice:
         return ColumnAdvice(
             has_types=True,
+            has_formats=self._takes_formats,
             declared=frozenset(dict((*self.types, *self.time_formats))),
             transformed=self.used,
         )
