@@ -105,11 +105,10 @@ def test_texts_are_mapped_one_by_one(texts):
 
 
 def test_patterns_do_not_take_later_characters_for_letters():
-    assert PathLayout(labels=r"^(\w+)").split_and_label(f"a{MODIFIER}/x.npy")[1] == "a"
-    assert PathLayout(labels=r"^(.+)/").split_and_label(f"a{DIGIT}/x.npy")[1] == f"a{DIGIT}"
+    assert PathLayout(labels=r"^(\w+)").facts(f"a{MODIFIER}/x.npy").label == "a"
+    assert PathLayout(labels=r"^(.+)/").facts(f"a{DIGIT}/x.npy").label == f"a{DIGIT}"
     assert (
-        PathLayout(labels=rf"^(\w{MODIFIER})/").split_and_label(f"a{MODIFIER}/x.npy")[1]
-        == f"a{MODIFIER}"
+        PathLayout(labels=rf"^(\w{MODIFIER})/").facts(f"a{MODIFIER}/x.npy").label == f"a{MODIFIER}"
     )
     assert named_split(f"train{MODIFIER}/1.tfrecord") == "train"
 

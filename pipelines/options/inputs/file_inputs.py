@@ -61,7 +61,7 @@ def files_of(
     raw: Files | None = None,
     companions: Sequence[Companion] = ("sidecars", "tables"),
     masks: tuple[str, ...] | None = None,
-    boxes: Callable[[RowFile], ObjectColumns | None] = lambda file: None,
+    boxes: Callable[[RowFile], ObjectColumns | None] | None = None,
 ) -> MediaFiles:
     """Return the source of the files of --input.
 
@@ -74,7 +74,7 @@ def files_of(
       raw: Kind of file as which raw arrays in TFRecords are read; None if they are not.
       companions: Kinds of files in a folder for which notes are made.
       masks: Folders of masks in the input, as in `FileTree`.
-      boxes: Returns the columns of boxes of a table that holds files.
+      boxes: Returns the columns of boxes of a table that holds files; None if boxes are not read.
 
     Raises:
       ConfigError: An option does not apply to the input, or the input cannot be used.
@@ -90,7 +90,7 @@ def files_of(
         dropped=config.drop_columns,
     )
     objects = None
-    if shape.column is not None:
+    if shape.column is not None and boxes is not None:
         rows = RowInput(input=inputs, format=row_format)
         first = next(rows.files(), None)
         objects = None if first is None else boxes(rows.open(first))

@@ -84,7 +84,8 @@ def test_splits_in_names(name, splits):
     ],
 )
 def test_split_and_label(key, layout, expected):
-    assert layout.split_and_label(key) == expected
+    found = layout.facts(key)
+    assert (found.split, found.label) == expected
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ from recordmill.transforms.sources.files.walks import (
 from recordmill.transforms.sources.folders.companions import Companion, CompanionFinder
 from recordmill.transforms.sources.folders.number_labels import NumberLabels
 from recordmill.transforms.sources.folders.path_layout import (
-    FileFacts,
     LaidOutInput,
     LayoutRules,
     lay_out,
@@ -59,6 +58,7 @@ from recordmill.transforms.sources.folders.path_layout import (
     split_source,
     unused_splits,
 )
+from recordmill.transforms.sources.folders.path_names import FileFacts
 from recordmill.transforms.sources.folders.references import (
     ARCHIVED,
     COLUMNS,
@@ -240,10 +240,8 @@ def walk_files(
         group=(layout.groups, grouped),
         split=(layout.split_fact, divided),
         key=(layout.keys, divided),
-        columns={
-            f"{name}={text}": number in values
-            for number, (name, text) in enumerate(inputs.column_from.items())
-        },
+        columns=inputs.column_from,
+        given=values,
     )
 
 

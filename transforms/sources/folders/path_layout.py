@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -33,7 +33,7 @@ from recordmill.transforms.sources.files.partitions import (
 )
 from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.walks import File, walk
-from recordmill.transforms.sources.folders.path_names import PathLayout, file_split
+from recordmill.transforms.sources.folders.path_names import FileFacts, PathLayout, file_split
 from recordmill.transforms.sources.folders.role_folders import holds_no_images, is_image_folder
 from recordmill.transforms.sources.folders.unused_splits import (
     IGNORE,
@@ -51,16 +51,6 @@ BELOW_IMAGES = "folder:2"  # splits of such a layout
 LISTS = "the lists of --split-files"
 _FOLDERS_HELD = 1 << 10  # folders whose facts are kept
 FOLDERS = "the top folders"  # as the source of splits or classes, in messages
-
-
-class FileFacts(NamedTuple):
-    """The facts in the path of a file; None for those that the path does not give."""
-
-    split: str | None
-    label: str | None
-    group: str | None
-    key: str | None = None
-    columns: tuple[str | None, ...] = ()
 
 
 class LaidOutInput(NamedTuple):
@@ -84,10 +74,8 @@ class LaidOutInput(NamedTuple):
 
     def facts(self, key: str) -> FileFacts:
         """Return the facts in the path of a file, given its path relative to the input."""
-        split, label = self.layout.split_and_label(key)
-        return FileFacts(
-            self.split or split, label, self.layout.group(key), *self.layout.further(key)
-        )
+        found = self.layout.facts(key)
+        return found if self.split is None else found._replace(split=self.split)
 
     def finder(self) -> Callable[[str], FileFacts]:
         """Return a function for the facts of many paths, which parses each folder once."""
@@ -108,7 +96,8 @@ def refuse_no_facts(
     group: tuple[str | None, bool],
     split: tuple[str | None, bool] = (None, False),
     key: tuple[str | None, bool] = (None, False),
-    columns: Mapping[str, bool] = MappingProxyType({}),
+    columns: Mapping[str, str] = MappingProxyType({}),
+    given: Collection[int] = (),
 ) -> None:
     """Check that at least one path gives each fact that options require.
 
@@ -118,7 +107,8 @@ def refuse_no_facts(
       group: The same for groups.
       split: The same for splits.
       key: The same for keys.
-      columns: {value of the option: whether a path gives it} of columns.
+      columns: As `Inputs.column_from`.
+      given: Numbers of the columns that a path gives.
 
     Raises:
       ConfigError: No path gives one of them.
@@ -126,7 +116,8 @@ def refuse_no_facts(
     for option, noun, (text, found) in (
         ("label_from", "class", label), ("group_from", "group", group),
         ("split_from", "split", split), ("key_from", "key", key),
-        *(("column_from", "value", one) for one in columns.items()),
+        *(("column_from", "value", (f"{name}={part}", number in given))
+          for number, (name, part) in enumerate(columns.items())),
     ):  # fmt: skip
         if text is not None and first and not found:
             are = "file is" if len(first) == 1 else "files are"
@@ -323,6 +314,8 @@ def _lay_out_one(
         )
     layout = dataclasses.replace(
         layout,
+        groups=inputs.group_from,
+        with_masks=rules.with_masks,
         split_map=inputs.split_map,
         columns=tuple(inputs.column_from.values()),
         keys=inputs.key_from,
@@ -342,7 +335,7 @@ def _layout_of(
 ) -> PathLayout:
     if rules.is_dataset is not None and not root.file and rules.is_dataset(root.root):
         named = split is None and inputs.split_from in ("auto", "files")
-        return PathLayout("shards" if named else None, groups=inputs.group_from)
+        return PathLayout("shards" if named else None)
     file_names: Callable[[], Iterable[str]] | None = None
     if rules.file_names is not None:
         of_files = functools.partial(rules.file_names, root)
@@ -404,19 +397,10 @@ def _layout_of(
     levels = tuple(one.name for one in partitions.keys)
     by_key = None if key is None else key.name
     if not rules.labelled or (labels in ("top", "parent") and not folders):
-        return PathLayout(
-            splits,
-            None,
-            levels,
-            by_key,
-            groups=inputs.group_from,
-            with_masks=rules.with_masks,
-        )
+        return PathLayout(splits, None, levels, by_key)
     taken = (by_key, named_key(inputs.group_from), named_key(inputs.split_from))
     of_label = label_key(root.given, partitions, taken) if labels == "top" else None
-    return PathLayout(
-        splits, labels, levels, by_key, of_label, inputs.group_from, with_masks=rules.with_masks
-    )
+    return PathLayout(splits, labels, levels, by_key, of_label)
 
 
 def _splits_from(

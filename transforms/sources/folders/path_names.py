@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from recordmill.format.split_names import canonical_split, is_split_name, mapped_split
 from recordmill.transforms.sources.archives.label_files import LabelFiles
@@ -15,6 +16,16 @@ from recordmill.transforms.sources.folders.role_folders import without_image_fol
 from recordmill.unicode_tables import mask_later
 
 _WORD = re.compile(r"[^\W\d_]+")
+
+
+class FileFacts(NamedTuple):
+    """The facts in the path of a file; None for those that the path does not give."""
+
+    split: str | None
+    label: str | None
+    group: str | None
+    key: str | None = None
+    columns: tuple[str | None, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,40 +81,30 @@ class PathLayout:
             return form
         return f"{form} that matches --label-from {self.labels}"
 
-    def split_and_label(self, key: str) -> tuple[str | None, str | None]:
-        """Return (split, label) of a file, given its path relative to the input."""
+    def facts(self, key: str) -> FileFacts:
+        """Return the facts in the path of a file, given its path relative to the input."""
+        *folders, name = (without_image_folders(key) if self.with_masks else key).split("/")
+        below = self._below_split(folders)
         if self.partitions:
-            return self._of_partitions(key)
-        *folders, name = self._parts(key)
-        split = None
+            split, label = self._of_partitions(key, folders, below)
+        else:
+            split, label = self._split_of(folders, name), self._label_of(below, name)
+        return FileFacts(
+            split,
+            label,
+            None if self._group is None else self._group.of(below, name),
+            None if self._key is None else self._key.of(below, name),
+            tuple(one.of(below, name) for one in self._columns),
+        )
+
+    def _split_of(self, folders: Sequence[str], name: str) -> str | None:
         if self._split is not None:
-            split = self._mapped(self._split.of(folders, name))
-        elif self.splits == "folders" and folders:
-            split = canonical_split(folders[0]) or folders[0]
-        elif self.splits == "files":
-            split = file_split(name)
-        elif self.splits == "shards":
-            split = name.partition(".tfrecord-")[0]
-        return split, self._label_of(self._below_split(folders), name)
-
-    def group(self, key: str) -> str | None:
-        """Return the group of a file, given its path relative to the input."""
-        if self._group is None:
-            return None
-        *folders, name = self._parts(key)
-        return self._group.of(self._below_split(folders), name)
-
-    def _parts(self, key: str) -> list[str]:
-        return (without_image_folders(key) if self.with_masks else key).split("/")
-
-    def further(self, key: str) -> tuple[str | None, tuple[str | None, ...]]:
-        """Return the key and the columns of a file, given its path relative to the input."""
-        if self._key is None and not self.columns:
-            return None, ()
-        *folders, name = self._parts(key)
-        folders = self._below_split(folders)
-        found = None if self._key is None else self._key.of(folders, name)
-        return found, tuple(one.of(folders, name) for one in self._columns)
+            return self._mapped(self._split.of(folders, name))
+        if self.splits == "folders" and folders:
+            return canonical_split(folders[0]) or folders[0]
+        if self.splits == "files":
+            return file_split(name)
+        return name.partition(".tfrecord-")[0] if self.splits == "shards" else None
 
     def _below_split(self, folders: list[str]) -> list[str]:
         """Return the folders around a file without the folder of its split."""
@@ -113,9 +114,11 @@ class PathLayout:
             return [one for one in folders if not one.startswith(f"{self.split_key}=")]
         return folders[1:] if self.splits == "folders" else folders
 
-    def _of_partitions(self, key: str) -> tuple[str | None, str | None]:
-        """Return (split, label) of a file in partitions."""
-        *folders, name = self._parts(key)
+    def _of_partitions(
+        self, key: str, folders: Sequence[str], below: list[str]
+    ) -> tuple[str | None, str | None]:
+        """Return (split, label) of a file in partitions. below: its folders but for the split."""
+        name = key.rpartition("/")[2]
         values = values_of(key)
         split = _named_split(values.get(self.split_key or ""))
         if self._split is not None:
@@ -124,10 +127,9 @@ class PathLayout:
             split = file_split(name)
         if self.label_key is not None:
             return split, values.get(self.label_key)
-        others = self._below_split(folders)
         if self.labels == "top":
-            others = [one for one in others if partition_of(one) is None]
-        label = self._label_of(others, name)
+            below = [one for one in below if partition_of(one) is None]
+        label = self._label_of(below, name)
         found = None if label is None or self.labels != "parent" else partition_of(label)
         return split, label if found is None else found.value
 

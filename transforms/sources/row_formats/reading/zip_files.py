@@ -19,19 +19,17 @@ def is_zip(name: str) -> bool:
     return name.lower().endswith(".zip")
 
 
-def only_member(file: BinaryIO, place: Location) -> str:
+def only_member(archive: zipfile.ZipFile, place: Location) -> str:
     """Return the name of the only file in a zip, without files such as those of macOS.
 
     Raises:
       ConfigError: There are none, several, or it is encrypted.
-      zipfile.BadZipFile: The file is not a zip.
     """
-    with zipfile.ZipFile(file) as archive:
-        found = [
-            one
-            for one in archive.infolist()
-            if not one.is_dir() and not any(map(skipped_among_rows, one.filename.split("/")))
-        ]
+    found = [
+        one
+        for one in archive.infolist()
+        if not one.is_dir() and not any(map(skipped_among_rows, one.filename.split("/")))
+    ]
     names = [one.filename for one in found]
     if len(found) != 1:
         some = ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
@@ -46,7 +44,11 @@ def only_member(file: BinaryIO, place: Location) -> str:
 
 @contextlib.contextmanager
 def open_only_member(file: BinaryIO, place: Location) -> Iterator[IO[bytes]]:
-    """Open the only file in a zip; errors as of `only_member`."""
-    name = only_member(file, place)
-    with zipfile.ZipFile(file) as archive, archive.open(name) as member:
+    """Open the only file in a zip.
+
+    Raises:
+      ConfigError: As for `only_member`.
+      zipfile.BadZipFile: The file is not a zip.
+    """
+    with zipfile.ZipFile(file) as archive, archive.open(only_member(archive, place)) as member:
         yield member

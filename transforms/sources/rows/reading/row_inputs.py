@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError, Reject
@@ -21,12 +22,12 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
 from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem
 from recordmill.transforms.sources.folders.folders import file_problem, list_files
 from recordmill.transforms.sources.folders.path_layout import (
-    FileFacts,
     LaidOutInput,
     LayoutRules,
     lay_out,
     split_source,
 )
+from recordmill.transforms.sources.folders.path_names import FileFacts
 from recordmill.transforms.sources.folders.references import section_columns
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
@@ -194,8 +195,8 @@ class RowInput:
         name, content = _name(file), None
         if is_zip(name):
             origin = self.origin(file)
-            with origin.parsing(), origin.open() as stream:
-                member = only_member(stream, origin.place)
+            with origin.parsing(), origin.open() as stream, zipfile.ZipFile(stream) as archive:
+                member = only_member(archive, origin.place)
             return self.format.resolve(file.key, member=member)
         if not self.format.recognizes(name) and is_json(name):
             content = self.origin(file).json_content()

@@ -143,10 +143,8 @@ def list_sections(
         first,
         label=(given.label_from if must_label else None, labelled),
         group=(given.group_from, grouped),
-        columns={
-            f"{name}={text}": number in values
-            for number, (name, text) in enumerate(given.column_from.items())
-        },
+        columns=given.column_from,
+        given=values,
     )
     notes = tuple(quote_notes(anomalies).values())
     yield ListingPart(notes=notes, facts=rows.facts(unused))
