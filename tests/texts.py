@@ -4,15 +4,25 @@
 
 import hashlib
 import itertools
+import json
 import unicodedata
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from recordmill import unicode_tables
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Artifact, Context
 from tests.paths import SMS
 
+# {extension: writes a table with the columns text and size, given its path and rows}
+TABLES = {
+    "csv": lambda path, rows: path.write_text(
+        "\n".join(["text,size", *(f"{row['text']},{row['size']}" for row in rows)]) + "\n"
+    ),
+    "jsonl": lambda path, rows: path.write_text("".join(json.dumps(row) + "\n" for row in rows)),
+    "parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
+}
 # Each stands for something that tokenizers get wrong.
 SAMPLES = [
     "",

@@ -20,7 +20,12 @@ from recordmill.storage.files import from_here
 from recordmill.transforms.model import batch, coders  # noqa: F401  (coders: registers the batch's coder)
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.model.source import RowSource, Source
-from recordmill.transforms.sources.files.input_paths import PATH_OPTIONS, InputPath, Inputs
+from recordmill.transforms.sources.files.input_paths import (
+    PATH_OPTIONS,
+    InputPath,
+    Inputs,
+    with_path_options,
+)
 from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.folders.split_lists import REST
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
@@ -258,8 +263,7 @@ class ReadStep(OrderedStep):
 
     def inputs(self) -> Inputs:
         """Return the paths of the input, and their parts that give splits, labels and groups."""
-        options = {name: getattr(self, name) for name in PATH_OPTIONS}
-        return Inputs(paths=self._paths, **options)
+        return with_path_options(self._paths, self)
 
     def expand(self, begin: beam.pvalue.PBegin) -> RecordValues:
         name = type(self).__name__

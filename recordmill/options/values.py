@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from recordmill.notes import FAILABLE
@@ -315,15 +315,14 @@ def renames(texts: Sequence[str]) -> dict[str, str]:
         old, _, new = text.rpartition("=")
         if not old or not new:
             raise ValueError(f"expected OLD=NEW, such as image/encoded=image_raw; got {text!r}")
-        if out.setdefault(old, new) != new:
-            raise ValueError(f"expected one new name for {old!r}, got {out[old]!r} and {new!r}")
+        _set_once(out, old, new, noun="new name")
     return out
 
 
 def by_column(texts: Sequence[str]) -> dict[str, str]:
     """Parse `age=10,hours=4`, possibly repeated, into {column: value}, sorted by column."""
     out: dict[str, str] = {}
-    for part in (part for text in texts for part in split_list(text)):
+    for part in _parts(texts):
         column, _, value = part.rpartition("=")
         if not column or not value:
             raise ValueError(f"expected COLUMN=VALUE,..., got {part!r}")
@@ -338,28 +337,25 @@ def by_column(texts: Sequence[str]) -> dict[str, str]:
 def columns_from(texts: Sequence[str]) -> dict[str, str]:
     """Parse `lang=folder:1,year=`, possibly repeated, into {column: part of a path}, sorted."""
     out: dict[str, str] = {}
-    for part in (part for text in texts for part in split_list(text)):
+    for part in _parts(texts):
         name, equals, fact = part.partition("=")
         if not name or not equals:
             raise ValueError(
                 f"expected NAME=FACT,..., such as speaker=([^_]+)_ or lang=folder:1; got {part!r}"
                 " (a FACT with a comma is in double quotes with its name)"
             )
-        fact = fact or f"{name}="
-        if out.setdefault(name, fact) != fact:
-            raise ValueError(f"expected one part for {name!r}, got {out[name]!r} and {fact!r}")
+        _set_once(out, name, fact or f"{name}=", noun="part")
     return dict(sorted(out.items()))
 
 
 def split_map(texts: Sequence[str]) -> dict[str, str]:
     """Parse `5=test,*=train`, possibly repeated, into {value: split}, sorted by value."""
     out: dict[str, str] = {}
-    for part in (part for text in texts for part in split_list(text)):
+    for part in _parts(texts):
         value, _, split = part.rpartition("=")
         if not value or not split:
             raise ValueError(f"expected VALUE=SPLIT,..., such as 5=test,*=train; got {part!r}")
-        if out.setdefault(value, split) != split:
-            raise ValueError(f"expected one split for {value!r}, got {out[value]!r} and {split!r}")
+        _set_once(out, value, split, noun="split")
     return dict(sorted(out.items()))
 
 
@@ -398,6 +394,17 @@ def runner(text: str) -> Literal["direct", "flink"]:
     if text.lower() not in _RUNNERS:
         raise ValueError(f"expected direct or flink (or DirectRunner, FlinkRunner); got {text!r}")
     return _RUNNERS[text.lower()]
+
+
+def _parts(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the parts of lists with commas between."""
+    return (part for text in texts for part in split_list(text))
+
+
+def _set_once(out: dict[str, str], name: str, value: str, *, noun: str) -> None:
+    """Add a value. Raises ValueError if the name has another one. noun: of the values."""
+    if out.setdefault(name, value) != value:
+        raise ValueError(f"expected one {noun} for {name!r}, got {out[name]!r} and {value!r}")
 
 
 def _pairs(text: str, expected: str) -> Mapping[str, str]:

@@ -52,7 +52,7 @@ TABLES = {
 def test_a_row_for_each_caption(photos, tmp_path, table):
     path = tmp_path / "in" / table
     path.write_text("\n".join([*TABLES[table], ""]), encoding="utf-8-sig")
-    for number, folder in enumerate((photos, photos.parent)):  # it is no class
+    for number, folder in enumerate((photos, photos.parent)):  # not a class
         argv = ("--input", folder, "--annotations", path, *SPLIT)
         made = make(tmp_path / f"out{number}", *argv)
         assert captions_of(made) == CAPTIONS

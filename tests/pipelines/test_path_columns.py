@@ -5,8 +5,6 @@ import json
 import pathlib
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import recordmill
@@ -17,6 +15,7 @@ from tests.archive_files import tar_of
 from tests.folders import make_picture
 from tests.image_runs import Made
 from tests.sounds import write as write_sound
+from tests.texts import TABLES
 from tests.video_files import make_film
 
 
@@ -38,27 +37,18 @@ def values(output: pathlib.Path, name: str) -> collections.Counter:
     return found
 
 
-FORMATS = {
-    "csv": lambda path, rows: path.write_text(
-        "\n".join(["text,size", *(f"{row['text']},{row['size']}" for row in rows)]) + "\n"
-    ),
-    "jsonl": lambda path, rows: path.write_text("".join(json.dumps(row) + "\n" for row in rows)),
-    "parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
-}
-
-
 def tables(folder: pathlib.Path, extension: str) -> pathlib.Path:
     """lang=LANGUAGE/SPEAKER-YEAR.EXTENSION, each with four rows."""
     for number in range(6):
         name = f"lang={('de', 'en')[number % 2]}/s{number % 3}-{2020 + number}.{extension}"
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         rows = [{"text": f"words {number} {row}", "size": number * row} for row in range(4)]
-        FORMATS[extension](folder / name, rows)
+        TABLES[extension](folder / name, rows)
     return folder
 
 
 @pytest.mark.parametrize("command", ["table", "text"])
-@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize("extension", TABLES)
 def test_rows_have_columns_of_their_path(command, extension, tmp_path):
     data = tables(tmp_path / "in", extension)
     argv = (command, "--input", data, "--splits", "train=1", "--label-type", "none")

@@ -5,8 +5,6 @@ import json
 import pathlib
 import re
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import recordmill
@@ -17,6 +15,7 @@ from recordmill.transforms.sources.files import path_facts
 from tests.folders import make_folder, make_picture
 from tests.image_runs import Made
 from tests.paths import DEMO
+from tests.texts import TABLES
 
 
 def run(*argv: object) -> int:
@@ -139,27 +138,18 @@ def test_paths_that_give_no_split(command, tmp_path, capsys):
     assert "gives splits, too" in capsys.readouterr().err
 
 
-FORMATS = {
-    "csv": lambda path, rows: path.write_text(
-        "\n".join(["text,size", *(f"{row['text']},{row['size']}" for row in rows)]) + "\n"
-    ),
-    "jsonl": lambda path, rows: path.write_text("".join(json.dumps(row) + "\n" for row in rows)),
-    "parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
-}
-
-
 def tables(folder: pathlib.Path, extension: str) -> pathlib.Path:
     """LANGUAGE/SPEAKER.EXTENSION, each with five rows."""
     for number in range(16):
         path = folder / ("de", "en", "fr")[number % 3] / f"s{number}.{extension}"
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [{"text": f"words {number} {row}", "size": number * row} for row in range(5)]
-        FORMATS[extension](path, rows)
+        TABLES[extension](path, rows)
     return folder
 
 
 @pytest.mark.parametrize("command", ["table", "text"])
-@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize("extension", TABLES)
 def test_rows_have_the_class_and_the_group_of_their_file(command, extension, tmp_path):
     data = tables(tmp_path / "in", extension)
     argv = (command, "--input", data, "--label-from", "parent", "--group-from", "file")
@@ -177,7 +167,7 @@ def test_rows_have_the_class_and_the_group_of_their_file(command, extension, tmp
 
 
 @pytest.mark.parametrize("command", ["table", "text"])
-@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize("extension", TABLES)
 def test_rows_have_the_number_in_their_path(command, extension, tmp_path, capsys):
     data = tables(tmp_path / "in", extension)
     argv = [command, "--input", data, "--label-from", r"s(\d+)\.", "--label-type", "int"]
@@ -213,12 +203,12 @@ def test_a_step_reads_the_number_in_a_path_as_the_command_does(tmp_path):
     assert Made(tmp_path / "b").manifest.digest == made.manifest.digest
 
 
-@pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.parametrize("extension", TABLES)
 def test_conditions_compare_the_keys_of_folders_that_have_a_role(extension, tmp_path):
     for kind in ("cat", "dog"):
         path = tmp_path / "in" / f"kind={kind}" / f"rows.{extension}"
         path.parent.mkdir(parents=True)
-        FORMATS[extension](path, [{"text": f"{kind} {row}", "size": row} for row in range(9)])
+        TABLES[extension](path, [{"text": f"{kind} {row}", "size": row} for row in range(9)])
     argv = ("table", "--input", tmp_path / "in", "--label-column", "kind", "--splits", "train=1")
     made = make(tmp_path / "out", *argv, "--where", 'kind == "cat"')
     assert made.manifest.splits["train"].classes == {"cat": 9}

@@ -24,7 +24,7 @@ from recordmill.pipelines.options.common.reuse import ReuseConfig
 from recordmill.pipelines.options.common.selection import SelectionConfig
 from recordmill.pipelines.options.common.statistics import StatisticsConfig
 from recordmill.transforms.model.renames import check_new_names
-from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs, with_path_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -254,7 +254,7 @@ class CommonConfig(
     @property
     def inputs(self) -> Inputs:
         """Everything to read, and what its folders and names mean. Raises ConfigError."""
-        return Inputs(paths=self.input, **self.path_options)
+        return with_path_options(self.input, self)
 
     def for_columns(
         self, fields: Sequence[pa.Field], data_type: DataType

@@ -10,7 +10,6 @@ from typing import Any
 from recordmill.option_files import read_option_file
 from recordmill.options import values
 from recordmill.options.declaration import Group, option
-from recordmill.transforms.sources.files.input_paths import PATH_OPTIONS
 
 MEANING = Group(20, "Keys, classes and columns", shapes_bytes=True)
 SPLITS = Group(40, "Splits", shapes_bytes=True)
@@ -103,11 +102,6 @@ class PathsConfig:
             for split, path in self.split_files.items()
         }
         return {"split_files": lists} if lists else {}
-
-    @property
-    def path_options(self) -> dict[str, Any]:
-        """The options as fields of `Inputs`."""
-        return {name: getattr(self, name) for name in PATH_OPTIONS}
 
 
 def _fingerprint(path: str) -> str:

@@ -71,6 +71,7 @@ _KNOWN = frozenset(
 _FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}
 _DEPTH = 64  # maximum depth of XML elements
 _DIGITS = 10  # maximum number of digits of a side
+_ELLIPSE = 64  # corners of the polygon in place of an ellipse
 ROUNDING = 0.01  # tolerance of fractions outside 0 to 1
 
 
@@ -336,6 +337,19 @@ def around(numbers: Sequence[float]) -> Corners:
     """Return the corners of the box around points x, y, x, y, ..."""
     across, down = numbers[::2], numbers[1::2]
     return min(across), min(down), max(across), max(down)
+
+
+def ellipse(x: float, y: float, across: float, down: float) -> list[tuple[float, float]]:
+    """Return the points of the polygon in place of an ellipse.
+
+    Args:
+      x: Of the centre.
+      y: Of the centre.
+      across: Horizontal radius.
+      down: Vertical radius.
+    """
+    turns = (2 * math.pi * number / _ELLIPSE for number in range(_ELLIPSE))
+    return [(x + across * math.cos(turn), y + down * math.sin(turn)) for turn in turns]
 
 
 def is_out_of_range(fractions: Iterable[float]) -> bool:

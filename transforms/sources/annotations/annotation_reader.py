@@ -251,8 +251,10 @@ def guess_format(place: Location) -> AnnotationFormat:
                 )
             return "cvat" if most == "voc" and first_xml and is_cvat(first_xml) else most
         for document in documents[:_LOOKED_AT]:
-            if is_coco(document) or is_labelme(document):
-                return "coco" if is_coco(document) else "labelme"
+            if is_coco(document):
+                return "coco"
+            if is_labelme(document):
+                return "labelme"
         if metadata is not None:
             return "captions" if holds_captions(metadata) else "hub"
     raise ConfigError(

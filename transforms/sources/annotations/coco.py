@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
@@ -53,6 +52,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
 from recordmill.transforms.sources.files.json_members import iter_members
+from recordmill.transforms.sources.folders.companions import COCO
 from recordmill.transforms.sources.folders.path_names import file_split
 
 # Fields of an annotation that are read, or that repeat other parts of the file.
@@ -62,7 +62,6 @@ _KNOWN = frozenset(
         *("num_keypoints", "category_name", "file_name", "image_name", "width", "height"),
     )
 )
-_BEGINNING = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
 _HEAD = 1 << 16  # bytes
 _SHOWN = 3  # categories in a note
 _FIRST = 1000  # images of a file that are looked for beside it
@@ -468,4 +467,4 @@ def _has_boxes_or_captions(file: Location) -> bool:
 def is_coco(file: Location) -> bool:
     """Return whether a file begins as one of COCO."""
     with file.open_input() as data:
-        return _BEGINNING.search(data.read(_HEAD)) is not None
+        return COCO.search(data.read(_HEAD)) is not None

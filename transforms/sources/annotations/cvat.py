@@ -30,6 +30,7 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.sources.annotations.annotation_files import (
     around,
+    ellipse,
     files_of,
     parse_numbers,
     parse_sides,
@@ -38,7 +39,6 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 
 _HEAD = 1 << 12  # bytes
-_CORNERS = 64  # of the polygon in place of an ellipse
 # Elements that describe an image as a whole, and no part of it.
 _NOT_SHAPES = frozenset(("tag",))
 
@@ -157,9 +157,7 @@ def _box(given: Mapping[str, str], where: str) -> list[float]:
 
 def _ellipse(given: Mapping[str, str], where: str) -> list[float]:
     x, y, across, down = _numbers(given, ("cx", "cy", "rx", "ry"), where)
-    turns = (2 * math.pi * number / _CORNERS for number in range(_CORNERS))
-    points = [(x + across * math.cos(turn), y + down * math.sin(turn)) for turn in turns]
-    return _turned(points, (x, y), given, where)
+    return _turned(ellipse(x, y, across, down), (x, y), given, where)
 
 
 def _turned(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,13 +21,13 @@ from recordmill.transforms.model.annotations import SEGMENTATION, ObjectCollecto
 from recordmill.transforms.sources.annotations.annotation_files import (
     AnnotationFolder,
     around,
+    ellipse,
     list_annotations,
     parse_sides,
 )
+from recordmill.transforms.sources.folders.companions import LABELME
 
-_BEGINNING = re.compile(rb'"shapes"\s*:\s*\[')
 _HEAD = 1 << 16  # bytes
-_CORNERS = 64  # of the polygon in place of a circle
 _KNOWN = frozenset(("label", "points", "group_id", "shape_type", "mask", "flags", "description"))
 _SHOWN = 60  # characters of a value in a message
 
@@ -36,7 +35,7 @@ _SHOWN = 60  # characters of a value in a message
 def is_labelme(file: Location) -> bool:
     """Return whether a file begins as one of LabelMe."""
     with file.open_input() as data:
-        return _BEGINNING.search(data.read(_HEAD)) is not None
+        return LABELME.search(data.read(_HEAD)) is not None
 
 
 def open_labelme(folder: Location, *, polygons: bool) -> LabelmeReader:
@@ -114,8 +113,7 @@ def _outline(shape: Mapping[str, Any], number: int) -> list[float] | None:
     if kind == "circle":
         x, y, edge_x, edge_y = flat
         radius = math.hypot(edge_x - x, edge_y - y)
-        turns = (2 * math.pi * number / _CORNERS for number in range(_CORNERS))
-        return [c for t in turns for c in (x + radius * math.cos(t), y + radius * math.sin(t))]
+        return [c for point in ellipse(x, y, radius, radius) for c in point]
     if kind in ("rectangle", "mask"):
         left, top, right, bottom = around(flat)
         return [left, top, right, top, right, bottom, left, bottom]

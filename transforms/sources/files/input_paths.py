@@ -10,6 +10,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, is_split_name
@@ -125,6 +126,11 @@ class Inputs:
 
 # Fields of `Inputs` that are options of commands and of steps.
 PATH_OPTIONS = tuple(one.name for one in dataclasses.fields(Inputs) if one.name != "paths")
+
+
+def with_path_options(paths: tuple[InputPath, ...], holder: Any) -> Inputs:
+    """Return inputs with the options of paths that an object holds. Raises ConfigError."""
+    return Inputs(paths=paths, **{name: getattr(holder, name) for name in PATH_OPTIONS})
 
 
 def _exists(text: str) -> bool:

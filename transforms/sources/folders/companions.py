@@ -48,11 +48,14 @@ _IN_FOLDERS = ""  # kind of masks that are in folders of their own
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
+# Patterns that files of these formats hold near their beginning.
+COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
+LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 # {extension: [(pattern that a file of annotations begins with or contains, what it is)]}
 _ANNOTATIONS: dict[str, list[tuple[Callable[[bytes], object], str]]] = {
     "json": [
-        (re.compile(rb'"(images|annotations|categories)"\s*:\s*\[').search, "COCO"),
-        (re.compile(rb'"shapes"\s*:\s*\[').search, "LabelMe"),
+        (COCO.search, "COCO"),
+        (LABELME.search, "LabelMe"),
     ],
     "txt": [(_YOLO.match, "YOLO")],
     "xml": [

@@ -27,6 +27,11 @@ def path_to_match(path: str) -> str:
     return f"{place}/{member.rpartition(MARK)[2]}" if mark else place
 
 
+def normal_name(name: str) -> str:
+    """Return a name as the end of a path, with slashes and without a leading one."""
+    return posixpath.normpath(name.replace("\\", "/")).lstrip("/")
+
+
 class NamedPaths(Protocol):
     """Names that are the ends of paths; attributes as of `AnnotationReader`."""
 
@@ -79,10 +84,7 @@ class PathMatcher(Generic[_Named]):
         """
         self.annotations = annotations
         self._where, self._noun, self._files = where, noun, files
-        self._at = {
-            posixpath.normpath(name.replace("\\", "/")).lstrip("/"): n
-            for n, name in enumerate(annotations.names)
-        }
+        self._at = {normal_name(name): n for n, name in enumerate(annotations.names)}
         self._used: dict[int, tuple[str, str | None]] = {}
         self._near: dict[str, str] = {}  # {name in the annotations: key of the nearest image}
         self.blank = 0

@@ -32,7 +32,7 @@ FOLDERS_OF_MASKS = rf"(?i:(^|/)[^/]*({_WORDS}){_FORMAT}/|(^|/)({_WORDS})[-_ ][^/
 
 
 def is_image_folder(name: str) -> bool:
-    """Return whether a folder has a usual name for images, such as `images`, which is no class."""
+    """Return whether a folder has a usual name for images, such as `images`; it is not a class."""
     return _IMAGES.fullmatch(name) is not None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import posixpath
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,11 @@ from recordmill.notes import Note, count_of
 from recordmill.option_files import expect_plain_text, read_option_file
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.input_paths import Inputs
-from recordmill.transforms.sources.folders.path_matcher import PathMatcher, path_to_match
+from recordmill.transforms.sources.folders.path_matcher import (
+    PathMatcher,
+    normal_name,
+    path_to_match,
+)
 
 REST = "*"  # in place of a list: all files that no list names
 _SHOWN = 3  # names in a message
@@ -108,7 +111,7 @@ class SplitLists:
         for split, path in self._files.items():
             lost = [line.name for line in unused if line.split == split]
             if path != REST and len(lost) == sum(x.split == split for x in self._lines.values()):
-                near = map(self._matchers[1].near_image, map(_normal, lost))
+                near = map(self._matchers[1].near_image, map(normal_name, lost))
                 files = f"; the files are {_quoted(self._unlisted)}" if self._unlisted else ""
                 raise ConfigError(
                     f"{self._named(split)}: it names no file of {where}: its names are"
@@ -138,7 +141,7 @@ class SplitLists:
         for number, line in enumerate(text.splitlines(), 1):
             if not (name := line.strip()):
                 continue
-            other = self._lines.setdefault(_normal(name), _Line(split, number, name))
+            other = self._lines.setdefault(normal_name(name), _Line(split, number, name))
             if other.split != split:
                 raise ConfigError(
                     f"{option_name('split_files')}: {name!r} is in two lists, {path}:{number} and"
@@ -149,10 +152,6 @@ class SplitLists:
 
     def _named(self, split: str) -> str:
         return option_name("split_files", f"{split}={self._files[split]}")
-
-
-def _normal(name: str) -> str:
-    return posixpath.normpath(name.replace("\\", "/")).lstrip("/")
 
 
 def _quoted(names: Sequence[str]) -> str:

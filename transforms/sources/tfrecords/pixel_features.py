@@ -228,9 +228,9 @@ class PixelFeatures:
 
     def _misplaced(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return the rows whose keypoints are not as many as their objects have, bool[n]."""
-        nums = rows[self.keypoints["num"]]
-        totals = np.array([sum(one or ()) for one in nums.to_pylist()], np.int64)
-        wrong = np.array([min(one or (0,), default=0) < 0 for one in nums.to_pylist()], np.bool_)
+        nums = rows[self.keypoints["num"]].to_pylist()
+        totals = np.array([sum(one or ()) for one in nums], np.int64)
+        wrong = np.array([min(one or (0,)) < 0 for one in nums], np.bool_)
         for what, name in self.keypoints.items():
             wrong |= (what != "num") & (_counts(rows[name]) != totals)
         return wrong
