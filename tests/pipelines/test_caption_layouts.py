@@ -85,7 +85,7 @@ def test_rows_and_images_that_lack_something_are_rejected(photos, tmp_path):
         "2.jpg": "unlabelled",
     }
     details = (made.folder / "rejects.jsonl").read_text()
-    assert "row 2: no caption of '1.jpg'" in details
+    assert "line 3: no caption of '1.jpg'" in details
     made = make(tmp_path / "kept", *argv, "--unannotated", "keep", "--absent-images", "drop")
     assert captions_of(made) == {"0.jpg": ["one", "four"], "1.jpg": [], "2.jpg": []}
 
@@ -94,20 +94,83 @@ def test_rows_and_images_that_lack_something_are_rejected(photos, tmp_path):
     ("name", "text", "message"),
     [
         ("a.txt", "0.jpg A dog\n", "expected lines such as 1.jpg#0, a tab and a caption, or a"
-         " header with the columns image and caption, got '0.jpg A dog' in"),
-        ("a.txt", "0.jpg#0\tA dog\n1.jpg A cat\n", "line 2 of {path} is not IMAGE#N, a tab and a"
-         " caption, as the lines before it: '1.jpg A cat"),
-        ("a.csv", "image,caption\n0.jpg,\n", "has no row with a caption"),
-        ("a.csv", 'image,caption\n0.jpg,"A dog\n', "is not CSV in UTF-8, at line"),
+         " header with the columns image and caption, got '0.jpg A dog' in line 1 of {path}"),
+        ("a.txt", "\udcff\udcfe0\0", "{path} is not UTF-8, at line 1"),
+        ("a.csv", "image,caption\n0.jpg,\n", "has no row with a caption: line 2: no caption of"),
+        ("a.csv", 'image,caption\n0.jpg,"A dog\n', "has no row with a caption: line 2: not CSV"),
         ("a.csv", "image,caption\n5.jpg,A dog\n", "no image of the input matches the annotations"),
     ],
 )  # fmt: skip
 def test_tables_that_cannot_be_read(photos, tmp_path, capfd, name, text, message):
     path = tmp_path / name
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     argv = ("--input", photos, "--annotations", path, "--output", tmp_path / "out")
     assert images(*argv) == 2
     assert message.format(path=path) in capfd.readouterr().err
+
+
+BAD_LINES = {  # {file: (lines, {number of a bad row: (its line, part of the reject)})}
+    "a.txt": (
+        [
+            "# of Flickr",
+            "0.jpg#0\tA dog",
+            "1.jpg A cat",
+            "1.jpg#0 \tA #2 cat",
+            "2.jpg#0  A b\udce9b",
+        ],
+        {
+            1: (1, "expected IMAGE#N, a tab and a caption, got '# of Flickr'"),
+            3: (3, "got '1.jpg A cat'"),
+            5: (5, "not UTF-8"),
+        },
+    ),
+    "b.token": (["0.jpg#0 A dog", "1.jpg#0", "1.jpg#1 A #2 cat"], {2: (2, "got '1.jpg#0'")}),
+    "c.csv": (
+        [
+            *("image,caption", '0.jpg,"A ', 'dog"', '1.jpg,"A cat', '1.jpg,"A #2 cat"'),
+            *("1.jpg,A cat, left", '2.jpg,"A b\udce9b"', '2.jpg,"A tree'),
+        ],
+        {
+            2: (4, "not CSV: "),
+            4: (6, "expected 2 columns, got 3: quote captions with ','"),
+            5: (7, "not UTF-8"),
+            6: (8, "not CSV: "),
+        },
+    ),
+    "d.jsonl": (
+        [
+            "{",
+            '{"file_name": "0.jpg", "text": "A dog"}',
+            '{"file_name": "1.jpg", "text": 5}',
+            '{"file_name": "1.jpg", "text": "A #2 cat"}',
+            '{"file_name": "2.jpg", "text": "\udce9"}',
+        ],
+        {
+            1: (1, "expected a JSON object with texts 'file_name' and 'caption' or 'text'"),
+            3: (3, "expected a JSON object"),
+            5: (5, "not UTF-8"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_bad_lines_are_rejected(photos, tmp_path, capfd, name):
+    lines, bad = BAD_LINES[name]
+    path = tmp_path / name
+    path.write_bytes("\n".join([*lines, ""]).encode(errors="surrogateescape"))
+    argv = ("--input", photos, "--annotations", path, *SPLIT, "--unannotated", "keep")
+    made = make(tmp_path / "out", *argv, "--max-reject-fraction", "1")
+    captions = {key: [" ".join(one.split()) for one in of] for key, of in captions_of(made).items()}
+    assert captions == {"0.jpg": ["A dog"], "1.jpg": ["A #2 cat"], "2.jpg": []}
+    assert made.rejects == {f"{name}#{row}": "bad_value" for row in bad}
+    rejects = map(json.loads, (made.folder / "rejects.jsonl").read_text().splitlines())
+    details = {reject["key"]: reject["detail"] for reject in rejects}
+    for row, (line, text) in bad.items():
+        assert details[f"{name}#{row}"].startswith(f"line {line}: ")
+        assert text in details[f"{name}#{row}"]
+    assert images(*argv, "--output", tmp_path / "few") == 1
+    assert "more than --max-reject-fraction 0.01 allows" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("where", ["metadata.jsonl", ""])

@@ -1,5 +1,6 @@
 """Masks in folders beside those of the images, in the layouts of public datasets."""
 
+import json
 import pathlib
 import shutil
 
@@ -201,7 +202,8 @@ def test_the_error_without_masks_names_the_option(tmp_path, capfd, layout, text)
 
 
 def _twice(folder: pathlib.Path) -> None:
-    shutil.copy(folder / "masks/0.png", folder / "masks/0.gif")
+    for number in range(2):
+        shutil.copy(folder / f"masks/{number}.png", folder / f"masks/{number}.gif")
 
 
 def _no_masks(folder: pathlib.Path) -> None:
@@ -216,8 +218,9 @@ def _other_names(folder: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "masks", "text"),
     [
-        (_twice, "", "'masks/0.gif' and 'masks/0.png' may both be the mask of an image '0': remove"
-         " one of them"),
+        (_twice, "", "2 of 3 images have two masks: 'masks/0.gif' and 'masks/0.png' may both be the"
+         " mask of '0': pass folders that hold one mask of each image, or the end of its name as"
+         " --mask-suffix"),
         (_no_masks, "", "holds the images, too, and no folder in it has a usual name for masks,"
          " such as masks, labels or trainannot: name the folders of the masks, as in --masks"),
         (_other_names, "", "no image of the input matches the masks in: they name 'a0', 'a1'"),
@@ -243,3 +246,22 @@ def test_a_mask_of_another_size_is_rejected(tmp_path):
         *("--max-reject-fraction", "1"),
     )
     assert made.rejects == {"images/1.jpg": "bad_value", "images/2.jpg": "unlabelled"}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_image_with_two_masks_is_rejected(tmp_path, beside):
+    folder = lay_out(tmp_path / "in", "suffix")
+    shutil.copy(folder / "masks/0_mask.png", folder / "masks/0_mask.gif")
+    masks, more = folder, ()
+    if beside:
+        for path in (folder / "masks").iterdir():
+            path.rename(folder / "images" / path.name)
+        masks, more = folder / "images", ("--mask-suffix", "_mask")
+    argv = ("--input", masks, "--masks", masks, "--splits", "train=1", *OPTIONS, *more)
+    made = make(tmp_path / "out", *argv, "--max-reject-fraction", "0.5")
+    (reject,) = map(json.loads, (made.folder / "rejects.jsonl").read_text().splitlines())
+    assert reject["key"].endswith("0.jpg")
+    assert (reject["stage"], reject["reason"]) == ("read", "bad_value")
+    assert "0_mask.gif' and " in reject["detail"]
+    assert "may both be the mask of '" in reject["detail"]
+    assert len(made.examples()) == 2

@@ -8,14 +8,16 @@ in one record, in their order.
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
+import functools
 import io
 import itertools
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -48,31 +50,52 @@ from recordmill.transforms.sources.folders.path_matcher import path_to_match
 
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 _SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are not known
-_TOKEN = re.compile(r"(?P<image>[^\t]*)#\d+\t(?P<caption>.*)", re.DOTALL)
+_TOKEN = re.compile(r"(?:([^\t]*)#\d+ *\t|(\S*)#\d+ +)(.*)", re.DOTALL)
 _IMAGES = ("image", "filename", "file_name", "image_name", "path", "file", "image_path", "image_id")
 _CAPTIONS = ("caption", "captions", "comment", "text", "sentence", "description")
 _DELIMITERS = (",", "\t", ";", "|")
 _JSON = ".jsonl"
 _LONGEST = 1 << 20  # characters of a line, and bytes of a file
+_FIRST_LINES = 10  # lines that show the format of a table
+_ENDS = "\r\n"
 _SHOWN = 60  # characters of a value in a message
 
 
 class _Row(NamedTuple):
-    """A row of a table of captions. number: from 1, without the header."""
+    """A row of a table of captions.
+
+    Attributes:
+      number: From 1, without the header.
+      line: Number of its first line, from 1.
+      image: Name of the image.
+      caption: The caption.
+      fault: Problem of the row, if it cannot be read.
+    """
 
     number: int
-    image: str
-    caption: str
+    line: int
+    image: str = ""
+    caption: str = ""
+    fault: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Reason to reject the row, None without one."""
+        if self.fault is None and self.image and self.caption:
+            return None
+        return self.fault or (f"no caption of {self.image!r}" if self.image else "no image")
 
 
 def holds_captions(file: Location) -> bool:
     """Return whether a table has a header or a first line of captions."""
     with file.open_input() as data:
-        first = data.read(_LONGEST).decode("utf-8-sig", "replace").partition("\n")[0]
-    if first.startswith("{"):
-        found = _of_json(first)
-        return found is not None and bool(found[1]) and "objects" not in json.loads(first)
-    return _TOKEN.fullmatch(first.rstrip("\r")) is not None or _columns_of(first) is not None
+        text = data.read(_LONGEST).decode("utf-8-sig", "replace")
+    head = [line.rstrip(_ENDS) for line in text.split("\n")[:_FIRST_LINES]]
+    if file.name.lower().endswith(_JSON):
+        rows = [(line, row) for line in head if (row := _of_json(line)) is not None]
+        boxes = any("objects" in json.loads(line) for line, _ in rows)
+        return not boxes and any(captions for _, (_, captions) in rows)
+    return any(map(_TOKEN.fullmatch, head)) or _columns_of(head[0]) is not None
 
 
 def read_captions(places: Sequence[Location]) -> AnnotationTable:
@@ -90,17 +113,18 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     of: list[int] = []
     rejects: list[Reject] = []
     for file, folder in zip(files, distinct_folders(files), strict=True):
-        is_json = file.name.lower().endswith(_JSON)
-        for number, image, caption in _json_rows(file, folder) if is_json else _rows(file):
-            if not image or not caption:
-                why = f"row {number}: " + (f"no caption of {image!r}" if image else "no image")
-                rejects.append(Reject(f"{file.name}#{number}", "read", Reason.BAD_VALUE, why))
+        for row in _rows(file, folder):
+            if row.problem is not None:
+                detail = f"line {row.line}: {row.problem}"
+                key = f"{file.name}#{row.number}"
+                rejects.append(Reject(key, "read", Reason.BAD_VALUE, detail))
                 continue
-            of.append(images.setdefault(image, len(images)))
-            texts.append(caption)
+            of.append(images.setdefault(row.image, len(images)))
+            texts.append(row.caption)
     if not images:
         named = ", ".join(map(str, files))
-        raise ConfigError(f"{option_name('annotations')}: {named} has no row with a caption")
+        such = f": {rejects[0].detail}" if rejects else ""
+        raise ConfigError(f"{option_name('annotations')}: {named} has no row with a caption{such}")
     column = grouped(strings(texts), np.array(of, np.int64), len(images))
     return AnnotationTable(
         names=list(images),
@@ -114,55 +138,112 @@ def _with_sides(captions: pa.Array) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(len(captions), SIDES_FIELD.type), captions], schema=_SCHEMA)
 
 
-def _rows(file: Location) -> Iterator[_Row]:
-    """Yield the rows of a table. Raises ConfigError if it has another format."""
-    with file.open_input() as data, io.TextIOWrapper(data, "utf-8-sig", newline="") as text:
-        line = 0
+def _rows(file: Location, folder: str) -> Iterator[_Row]:
+    """Yield the rows of a table.
+
+    Args:
+      file: The table.
+      folder: Folder of the images, if files are in several.
+
+    Raises:
+      ConfigError: It has another format.
+    """
+    with (
+        file.open_input() as data,
+        io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="") as text,
+    ):
+        if file.name.lower().endswith(_JSON):
+            yield from _json_rows(text, folder)
+            return
+        first = [*itertools.islice(iter(lambda: text.readline(_LONGEST), ""), _FIRST_LINES)]
+        lines = itertools.chain(first, text)
+        columns = _columns_of(first[0]) if first else None
+        if columns is not None:
+            next(lines)
+            yield from _table_rows(lines, *columns)
+            return
+        if any(_TOKEN.fullmatch(line.rstrip(_ENDS)) for line in first):
+            yield from _token_rows(lines)
+            return
+        start = first[0] if first else ""
+        if not is_utf8(start):
+            raise ConfigError(f"{option_name('annotations')}: {file} is not UTF-8, at line 1")
+        raise ConfigError(
+            f"{option_name('annotations')}: expected lines such as 1.jpg#0, a tab and a caption, or"
+            f" a header with the columns image and caption, got {start[:_SHOWN].strip()!r} in line"
+            f" 1 of {file}"
+        )
+
+
+def _token_rows(lines: Iterable[str]) -> Iterator[_Row]:
+    """Yield the rows of a token file."""
+    for number, line in enumerate(lines, 1):
+        found = _TOKEN.fullmatch(line.rstrip(_ENDS))
+        if not is_utf8(line):
+            yield _Row(number, number, fault="not UTF-8")
+        elif found is not None:
+            image, caption = found[1] or found[2] or "", found[3]
+            yield _Row(number, number, image.strip(), caption.strip())
+        elif line.strip():
+            fault = f"expected IMAGE#N, a tab and a caption, got {line[:_SHOWN].strip()!r}"
+            yield _Row(number, number, fault=fault)
+
+
+def _table_rows(
+    lines: Iterator[str], delimiter: str, image: int, caption: int, width: int
+) -> Iterator[_Row]:
+    """Yield the rows of CSV below its header; arguments are those that `_columns_of` returns.
+
+    After a line that is not CSV, reading goes on at the next line, even if its quotes are open.
+    """
+    taken: list[str] = []  # lines of the current row
+    again: collections.deque[str] = collections.deque()  # lines after a fault
+
+    def feed() -> Iterator[str]:
+        while (one := again.popleft() if again else next(lines, None)) is not None:
+            taken.append(one)
+            yield one
+
+    # The table of Flickr30k separates by bars, and does not quote.
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
+    read = functools.partial(csv.reader, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = read(feed())
+    line = 2
+    for number in itertools.count(1):
+        taken.clear()
         try:
-            first = text.readline(_LONGEST)
-            lines = itertools.chain([first], text)
-            if _TOKEN.fullmatch(first.rstrip("\r\n")) is not None:
-                for line, one in enumerate(lines, 1):
-                    found = _TOKEN.fullmatch(one.rstrip("\r\n"))
-                    if found is not None:
-                        yield _Row(line, found["image"].strip(), found["caption"].strip())
-                    elif one.strip():
-                        raise ConfigError(
-                            f"{option_name('annotations')}: line {line} of {file} is not IMAGE#N, a"
-                            f" tab and a caption, as the lines before it: {one[:_SHOWN]!r}"
-                        )
-                return
-            columns = _columns_of(first)
-            if columns is None:
-                raise ConfigError(
-                    f"{option_name('annotations')}: expected lines such as 1.jpg#0, a tab and a"
-                    " caption, or a header with the columns image and caption, got"
-                    f" {first[:_SHOWN].strip()!r} in {file}"
-                )
-            delimiter, image, caption = columns
-            # The table of Flickr30k separates by bars, and does not quote.
-            quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
-            reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-            next(reader)
-            for number, cells in enumerate(reader, 1):
-                line = reader.line_num
-                if cells:
-                    padded = [*cells, *[""] * max(image + 1, caption + 1)]
-                    yield _Row(number, padded[image].strip(), padded[caption].strip())
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{option_name('annotations')}: {file} is not CSV in UTF-8, at line {line + 1}"
-            ) from error
+            cells = next(reader, None)
+        except csv.Error as error:
+            yield _Row(number, line, fault=f"not CSV: {error}")
+            again.extendleft(reversed(taken[1:]))
+            reader = read(feed())
+            line += 1
+            continue
+        if cells is None:
+            return
+        if not all(map(is_utf8, cells)):
+            yield _Row(number, line, fault="not UTF-8")
+        elif any(one.strip() for one in cells[width:]):
+            fault = f"expected {width} columns, got {len(cells)}: quote captions with {delimiter!r}"
+            yield _Row(number, line, fault=fault)
+        elif cells:
+            padded = [*cells, *[""] * width]
+            yield _Row(number, line, padded[image].strip(), padded[caption].strip())
+        line += len(taken)
 
 
-def _json_rows(file: Location, folder: str) -> Iterator[_Row]:
-    """Yield the rows of lines of JSON. folder: of the images, if files are in several."""
-    with file.open_input() as data:
-        for number, line in enumerate(data, 1):
-            found = _of_json(line.decode("utf-8-sig", "replace"))
-            image, captions = found or ("", ())
-            for caption in captions or ([""] if line.strip() else []):
-                yield _Row(number, posixpath.join(folder, image) if image else "", caption)
+def _json_rows(lines: Iterable[str], folder: str) -> Iterator[_Row]:
+    """Yield the rows of lines of JSON. folder: as for `_rows`."""
+    for number, line in enumerate(lines, 1):
+        found = _of_json(line)
+        if found is None and line.strip():
+            names = f"{_IMAGES[2]!r} and {_CAPTIONS[0]!r} or {_CAPTIONS[3]!r}"
+            fault = f"expected a JSON object with texts {names}" if is_utf8(line) else "not UTF-8"
+            yield _Row(number, number, fault=fault)
+        elif found is not None:
+            image, captions = found
+            for caption in captions or [""]:
+                yield _Row(number, number, posixpath.join(folder, image) if image else "", caption)
 
 
 def _of_json(line: str) -> tuple[str, Sequence[str]] | None:
@@ -182,8 +263,12 @@ def _of_json(line: str) -> tuple[str, Sequence[str]] | None:
     return image.strip(), [one.strip() for one in texts if one.strip()]
 
 
-def _columns_of(first: str) -> tuple[str, int, int] | None:
-    """Return the delimiter of a header and the places of images and captions, None without them."""
+def _columns_of(first: str) -> tuple[str, int, int, int] | None:
+    """Return the delimiter of a header, the places of images and captions, and the columns.
+
+    Returns:
+      None without such columns.
+    """
     for delimiter in _DELIMITERS:
         row = next(csv.reader([first.strip()], delimiter=delimiter), [])
         names = [name.strip().lower() for name in row]
@@ -192,7 +277,7 @@ def _columns_of(first: str) -> tuple[str, int, int] | None:
             for usual in (_IMAGES, _CAPTIONS)
         ]
         if found[0] is not None and found[1] is not None:
-            return delimiter, found[0], found[1]
+            return delimiter, found[0], found[1], len(names)
     return None
 
 
@@ -272,7 +357,8 @@ class _CaptionReader(AnnotationReader):
             found.append([])
             try:
                 if size > _LONGEST:
-                    raise ValueError(f"it has {size} bytes, more than captions have")
+                    limit = f"more than the limit of {_LONGEST:,} for captions"
+                    raise ValueError(f"it has {size:,} bytes, {limit}")
                 found[row] = self._captions(read_file(path, size=size, mtime=mtime))
                 if not found[row] and not self.optional:
                     where = f" in the field {self.field!r}" if self.field else ""

@@ -72,7 +72,7 @@ class MaskFolders:
         """List the masks.
 
         Raises:
-          ConfigError: there are none, two have the same stem, or the options do not fit them.
+          ConfigError: there are none, most images have two, or the options do not fit them.
         """
         places = [one for place in self.places for one in _matching(place)]
         inputs = Inputs(paths=tuple(InputPath(str(one)) for one in places), split_from="none")
@@ -113,11 +113,12 @@ class MaskFolders:
                     f"{option_name('mask_suffix', self.suffix)}: no name in {self._given} ends in"
                     f" it before the extension; they are such as {keys[0]!r}"
                 )
-        if len(named) < len(keys):
-            keys = [keys[n] for n, _ in named]
-            references = references.take(pa.array([n for n, _ in named], pa.int64()))
-        names = [name for _, name in named]
-        self._check_names(names, keys)
+        keys = [keys[n] for n, _ in named]
+        references = references.take(pa.array([n for n, _ in named], pa.int64()))
+        own_keys, own_paths = frozenset(keys), references[0]
+        first, faults = self._one_each([name for _, name in named], keys)
+        names, keys = [named[n][1] for n in first], [keys[n] for n in first]
+        references = references.take(pa.array(first, pa.int64()))
         checked = check_mask_sample(keys, references, self.options, self.limits, where=self.where)
         suffixes, notes = self._suffixes(names)
         if self.colours_from is not None:
@@ -129,12 +130,13 @@ class MaskFolders:
         return AnnotationTable(
             names=names,
             table=references,
+            faults=faults,
             rejects=[self._of_mask(reject) for reject in rejects],
             suffixes=suffixes,
             folder=folder,
             folder_is_known=usual or folder == archive_stem(places[0].name),
-            paths=references[0] if self.among_images else None,
-            keys=frozenset(keys) if self.is_input else (),
+            paths=own_paths if self.among_images else None,
+            keys=own_keys if self.is_input else (),
             beside_images=bool(self.searched) or len(roots) > 1,
             notes=(*notes, *checked),
         )
@@ -181,15 +183,31 @@ class MaskFolders:
         )
         return (("", ""), ("", common[0])), (note,)
 
-    def _check_names(self, names: Sequence[str], keys: Sequence[str]) -> None:
-        known: dict[str, str] = {}
-        for name, key in zip(names, keys, strict=True):
-            other = known.setdefault(name, key)
-            if other != key:
-                raise ConfigError(
-                    f"{option_name('masks', self._given)}: {other!r} and {key!r} may both be the"
-                    f" mask of an image {name!r}: remove one of them"
-                )
+    def _one_each(
+        self, names: Sequence[str], keys: Sequence[str]
+    ) -> tuple[list[int], dict[int, str]]:
+        """Return the first mask of each name, by its index, and {row of these: problem}.
+
+        Raises:
+          ConfigError: Most images have two masks.
+        """
+        rows: dict[str, int] = {}
+        first: list[int] = []
+        faults: dict[int, str] = {}
+        for n, name in enumerate(names):
+            row = rows.setdefault(name, len(first))
+            if row == len(first):
+                first.append(n)
+            else:
+                both = f"{keys[first[row]]!r} and {keys[n]!r} may both be the mask of {name!r}"
+                faults.setdefault(row, f"{both}: remove one of them")
+        if len(faults) * 2 > len(first):
+            raise ConfigError(
+                f"{option_name('masks', self._given)}: {len(faults):,} of {len(first):,} images"
+                f" have two masks: {faults[min(faults)].partition(':')[0]}: pass folders that hold"
+                f" one mask of each image, or the end of its name as {option_name('mask_suffix')}"
+            )
+        return first, faults
 
 
 def _matching(place: Location) -> list[Location]:
