@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import shlex
 
 import pytest
 
@@ -9,7 +11,8 @@ from recordmill.notes import Note
 from recordmill.pipelines.jobs import listing
 from recordmill.processes import pool
 from tests.folders import make_picture
-from tests.image_runs import make
+from tests.image_runs import make, run
+from tests.sounds import chirp, write
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
@@ -87,8 +90,8 @@ def test_tables_and_annotations(folder):
         (folder / f"{number}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
     assert notes(folder) == {
         "unread": [
-            f"2 tables among the files of {folder} were not read, such as {folder}/labels.csv: if"
-            " it lists the files, pass it as --input",
+            f"2 tables among the files of {folder} were not read, such as {folder}/labels.csv:"
+            f" --input {folder}/labels.csv reads the files that it lists, and their columns",
             f"1 .json file among the files of {folder} was not read, such as {folder}/a.json, which"
             f" holds annotations (COCO): --annotations {folder}/a.json reads them",
             f"2 .txt files among the files of {folder} were not read, such as {folder}/0.txt, which"
@@ -104,6 +107,55 @@ def test_tables_and_annotations(folder):
         )
     options = ("--annotations", folder, "--annotation-format", "voc")
     assert notes(folder, *options) == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ({"a.csv": "id,label\n"}, "if it lists the files, pass it as --input, and the name of its"
+         " column of paths as --path-column"),
+        ({"metadata.jsonl": '{"file_name": "0.png", "label": "a"}\n'},
+         "--input {folder}/metadata.jsonl reads the files that it lists, and their columns"),
+        ({"test.csv": "split;File\n", "train.csv": '"path",label\n', "z.csv": "path\n"},
+         "--input {folder}/test.csv --input {folder}/train.csv reads the files that they list"),
+        ({"metadata.jsonl": '{"file_name": "0.png", "text": "A dog"}\n'},
+         "--annotations {folder}/metadata.jsonl reads boxes or captions from it"),
+        ({"a/metadata.csv": "file_name,text\n", "b/metadata.csv": "file_name,text\n"},
+         "--annotations {folder}/a/metadata.csv reads boxes or captions from it"),
+        ({"a/metadata.jsonl": '{"image": "0.png", "objects": {}}\n',
+          "b/metadata.jsonl": '{"image": "0.png", "objects": {}}\n'},
+         "--annotations {folder} reads boxes or captions from it"),
+    ],
+)  # fmt: skip
+def test_the_note_on_tables_names_the_option_that_reads_them(folder, files, text):
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    (note,) = notes(folder, "--unlabelled", "keep")["unread"]
+    assert text.format(folder=folder) in note
+
+
+@pytest.mark.parametrize("command", ["images", "audio"])
+@pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.csv"])
+def test_the_error_names_a_command_that_reads_hub_metadata(tmp_path, capfd, command, name):
+    folder = tmp_path / "in"
+    for split in ("train", "test"):
+        (folder / split).mkdir(parents=True)
+        lines = ["file_name,label"] if name.endswith("csv") else []
+        for number in range(2):
+            file = f"{number}.png" if command == "images" else f"{number}.wav"
+            if command == "images":
+                make_picture(folder / split / file, number)
+            else:
+                write(folder / split / file, chirp(16000, 4000 + number))
+            row = {"file_name": file, "label": "ab"[number]}
+            lines.append(json.dumps(row) if name.endswith("jsonl") else ",".join(row.values()))
+        (folder / split / name).write_text("\n".join([*lines, ""]))
+    assert run(command, "--input", folder, "--output", tmp_path / "none") == 2
+    (given,) = re.findall(r"is a table: (--input .*) reads the files", capfd.readouterr().err)
+    made = make(tmp_path / "out", *shlex.split(given), command=command)
+    for split in ("train", "test"):
+        assert len(made.index(split)) == 2
 
 
 def test_a_listing_made_in_an_encoder_process_has_notes(folder, monkeypatch):

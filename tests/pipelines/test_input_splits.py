@@ -300,7 +300,7 @@ def test_listings_as_inputs(tmp_path, capsys):
     assert files(Made(tmp_path / "named")).keys() == {"validation", "x"}
     argv = ("--output", tmp_path / "mixed", "--input", tmp_path / "train.csv")
     assert run("images", *argv, "--input", tmp_path / "1.png") == 2
-    assert "expected inputs that are read alike, got listings" in capsys.readouterr().err
+    assert "expected inputs of one type, got listings" in capsys.readouterr().err
 
 
 def test_a_file_read_by_two_patterns(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Usual names of the columns of labels and splits."""
+"""Usual names of the columns of labels, splits and paths."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 LABELS = ("label", "class", "category", "target")
 SPLITS = ("split",)
+PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 # The column of classes that columns of 0 and 1 give.
 OF_FLAGS = "--label-columns"
 OF_TEMPLATE = "--path-template "  # prefix of the column of paths that columns make

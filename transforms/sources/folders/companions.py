@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.split_names import TRAIN
+from recordmill.format.split_names import TRAIN, canonical_split
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location
 from recordmill.storage.members import Member
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.usual_columns import LABELS, PATHS
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.files.sample_images import (
@@ -47,6 +49,10 @@ _MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|{FOLDERS_OF_MASKS}"
 _IN_FOLDERS = ""  # kind of masks that are in folders of their own
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
+_METADATA = "metadata.jsonl"  # of each folder, in image folders of the Hugging Face hub
+_ANNOTATED = ("objects", "caption", "captions", "text")  # columns of boxes and captions
+_OPENED = 8  # tables whose columns are read
+_COMMANDED = 4  # tables that a note names as inputs
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
 # Patterns that files of these formats hold near their beginning.
 COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
@@ -87,6 +93,7 @@ class CompanionFinder:
         self._kinds = frozenset(kinds)
         self._counts: Counter[str] = Counter()
         self._probed: Counter[str] = Counter()
+        self._tables: list[_Table] = []
         self._first: dict[str, str] = {}  # a table, or file of annotations, by its extension
         self._formats: dict[str, str] = {}  # format of these annotations, by extension
         self._folders: dict[str, str] = {}  # of these annotations
@@ -109,14 +116,17 @@ class CompanionFinder:
         self._counts[extension] += 1
         if extension in _LISTS and "tables" in self._kinds and self._counts[extension] <= _MOST:
             self._find_list(root, file)
+        path = f"{root.given.path.rstrip('/')}/{file.key}"
+        if extension in _TABLES and "tables" in self._kinds:
+            self._first.setdefault(extension, path)
+            if len(self._tables) < _OPENED:
+                self._tables.append(_Table.of(root, file, path))
+            return
         if extension in self._first:
             if file.key.rpartition("/")[0] != self._folders.get(extension):
                 self._places[extension] = str(root.root)
             return
-        path = f"{root.given.path.rstrip('/')}/{file.key}"
-        if extension in _TABLES and "tables" in self._kinds:
-            self._first[extension] = path
-        elif extension in _ANNOTATIONS and "annotations" in self._kinds:
+        if extension in _ANNOTATIONS and "annotations" in self._kinds:
             self._probed[extension] += 1
             begin = _begin(file.path) if self._probed[extension] <= _PROBED else b""
             format_ = next(
@@ -193,14 +203,13 @@ class CompanionFinder:
             of_images = "annotations" in self._kinds
             yield from self._sidecars.notes(self._first, _CAPTIONS if of_images else None)
         where = str(self._inputs)
-        tables = [path for name, path in sorted(self._first.items()) if name in _TABLES]
-        if tables:
+        if self._tables:
             count = sum(self._counts[name] for name in _TABLES)
             files, were = ("table", "was") if count == 1 else ("tables", "were")
             yield Note(
                 "unread",
                 f"{count:,} {files} among the files of {where} {were} not read, such as"
-                f" {tables[0]}: if it lists the files, pass it as --input",
+                f" {self._tables[0].path}: {self._table_advice()}",
             )
         for extension, path in sorted(self._first.items()):
             if extension not in _ANNOTATIONS:
@@ -213,6 +222,36 @@ class CompanionFinder:
                 f" ({self._formats[extension]}): --annotations {self._places[extension]} reads"
                 " them",
             )
+
+    def advice(self) -> str:
+        """Return the option that reads tables that list files, for messages; empty without any."""
+        if not any(table.lists_files for table in self._tables):
+            return ""
+        return f"; {self._tables[0].path} is a table: {self._table_advice()}"
+
+    def _table_advice(self) -> str:
+        """Return the option that reads the tables."""
+        tables = [table for table in self._tables if table.lists_files]
+        if not tables:
+            return (
+                "if it lists the files, pass it as --input, and the name of its column of paths as"
+                " --path-column"
+            )
+        first = tables[0]
+        if "annotations" in self._kinds and first.annotates:
+            several = len(tables) > 1 and first.name == _METADATA
+            place = str(self._inputs.paths[0].path) if several else first.path
+            return f"--annotations {shlex.quote(place)} reads boxes or captions from it"
+        divided = file_split(first.name) is not None  # such as train.csv beside test.csv
+        tables = [
+            one for one in tables if one.name == first.name or (divided and file_split(one.name))
+        ]
+        if not all(table.split for table in tables):
+            tables = [table._replace(split=None) for table in tables]
+        given = " ".join(table.as_input for table in tables[:_COMMANDED])
+        more = " and so on" if len(tables) > _COMMANDED else ""
+        it = "it lists" if len(tables) == 1 else "they list"
+        return f"{given}{more} reads the files that {it}, and their columns"
 
     def _mask_notes(self) -> Iterator[Note]:
         masks = self._masks.total()
@@ -231,6 +270,57 @@ class CompanionFinder:
                 f"{count_of(count, 'file')} of the dataset {look}, such as"
                 f" {mask} of {image}: {option} reads them as masks",
             )
+
+
+class _Table(NamedTuple):
+    """A table among the files.
+
+    Attributes:
+      path: Path for options.
+      split: Split of its folder or its input.
+      columns: Names of its columns in lower case, if it is CSV or JSON lines.
+    """
+
+    path: str
+    split: str | None
+    columns: frozenset[str]
+
+    @classmethod
+    def of(cls, root: InputRoot, file: File, path: str) -> _Table:
+        top = file.key.partition("/")[0] if "/" in file.key else ""
+        head = _begin(file.path).partition(b"\n")[0].decode("utf-8-sig", "replace")
+        return cls(path, root.given.split or canonical_split(top), frozenset(_columns_in(head)))
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return os.path.basename(self.path)
+
+    @property
+    def lists_files(self) -> bool:
+        """True if it has a column that usually holds paths."""
+        return not self.columns.isdisjoint(PATHS)
+
+    @property
+    def annotates(self) -> bool:
+        """True if it has boxes or captions, but no classes."""
+        return self.columns.isdisjoint(LABELS) and not self.columns.isdisjoint(_ANNOTATED)
+
+    @property
+    def as_input(self) -> str:
+        """The option that reads it as a listing."""
+        given = self.path if self.split is None else f"{self.split}={self.path}"
+        return f"--input {shlex.quote(given)}"
+
+
+def _columns_in(line: str) -> list[str]:
+    """Return the names of columns in the first line of CSV or of JSON lines, in lower case."""
+    if not line.startswith("{"):
+        return [name.strip(" \"'\r").lower() for name in re.split(r"[,;\t|]", line)]
+    try:
+        return [*map(str.lower, json.loads(line))]
+    except (ValueError, RecursionError):
+        return []
 
 
 def _suffix(stem: str) -> str:

@@ -433,7 +433,7 @@ class FileTree:
                 yield finder.seen(found.take())
         yield finder.seen(found.take())
         if not found.totals["rows"]:
-            raise ConfigError(no_files_message(inputs, found))
+            raise ConfigError(no_files_message(inputs, found) + finder.advice())
         on_layout = layout_notes(self._laid_out, labelled=self.labelled)
         splits = split_source(self._laid_out, inputs)
         on_lists = [] if splits is not None else [*finder.list_notes()]

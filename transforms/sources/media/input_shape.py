@@ -11,6 +11,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError
 from recordmill.tfrecord.framing import HEADER_BYTES, begins_frame
 from recordmill.transforms.model.shape import Shape
+from recordmill.transforms.model.usual_columns import PATHS
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
@@ -23,7 +24,7 @@ from recordmill.transforms.sources.row_formats.reading.row_file import Origin
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
 from recordmill.transforms.sources.row_formats.reading.zip_files import is_zip
 from recordmill.transforms.sources.row_formats.tfrecords.known_folders import is_dataset
-from recordmill.transforms.sources.rows.references.file_list import PATHS, is_listing
+from recordmill.transforms.sources.rows.references.file_list import is_listing
 
 _SAMPLED_FILES = 10_000
 
@@ -102,7 +103,7 @@ def _one_shape(inputs: Inputs, decide: Callable[[InputRoot], Shape]) -> Shape:
     for root, shape in zip(roots, shapes, strict=True):
         if shape != shapes[0]:
             raise ConfigError(
-                f"expected inputs that are read alike, got {shapes[0]} ({roots[0].given.path})"
+                f"expected inputs of one type, got {shapes[0]} ({roots[0].given.path})"
                 f" and {shape} ({root.given.path}): make a dataset of each"
                 + (f", or name the column with {option_name('bytes_column')}" * bool(shape.column))
             )

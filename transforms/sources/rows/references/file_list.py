@@ -19,7 +19,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model.source import ListingPart
-from recordmill.transforms.model.usual_columns import OF_TEMPLATE, column_named, quoted
+from recordmill.transforms.model.usual_columns import OF_TEMPLATE, PATHS, column_named, quoted
 from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, refuse_special
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
@@ -45,7 +45,6 @@ from recordmill.transforms.sources.rows.references.path_template import (
 from recordmill.transforms.sources.rows.references.row_references import RowReferences
 from recordmill.transforms.sources.rows.references.unlisted import ListedPaths, segment_notes
 
-PATHS = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path")
 _NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
 _NOTHING = FileStat("", 0, 0)
 
