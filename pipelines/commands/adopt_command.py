@@ -32,11 +32,13 @@ def adopt_main(argv: Sequence[str]) -> int:
     """
     config = parse_command(AdoptConfig, _spread(argv), adopt_main)
     from recordmill.pipelines.commands.adopt_job import AdoptJob
+    from recordmill.pipelines.jobs.execution import exit_on_signals
 
     started = time.monotonic()
     job = AdoptJob(config)
     counted = _Counted()
-    with Watcher(counted.snapshot, quiet=config.quiet):
+    watcher = Watcher(counted.snapshot, quiet=config.quiet)
+    with exit_on_signals(watcher, None, "recordmill adopt"), watcher:
         outcome = job.run(on_listed=counted.begin, on_scanned=counted.add)
     if not config.quiet:
         _print_outcome(outcome, config, seconds=time.monotonic() - started)

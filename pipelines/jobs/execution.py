@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.job import lock
 from recordmill.pipelines.options.common.flink import FlinkConfig
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.runners.beam_patches import permanent_imports
@@ -104,10 +105,10 @@ def exit_on_signals(
 ) -> Iterator[None]:
     """Exit at once on SIGINT, SIGTERM and SIGHUP; the staging folder can be left in any state.
 
-    A job on Flink is cancelled first, because it would keep running. SIGHUP stays ignored if it is,
-    as with nohup. A thread waits for the signals. Python runs handlers in the main thread alone,
-    which may hold a lock that the end needs, and whose own wait for a lock goes on if another
-    thread got the signal.
+    A job on Flink is cancelled first, because it would keep running; then the locks of outputs are
+    released. SIGHUP stays ignored if it is, as with nohup. A thread waits for the signals. Python
+    runs handlers in the main thread alone, which may hold a lock that the end needs, and whose own
+    wait for a lock goes on if another thread got the signal.
 
     only_unhandled: leave signals alone for which the program has a handler.
     """
@@ -125,6 +126,7 @@ def exit_on_signals(
         lines.append(f"{prog}: stopped by {name}; run the same command again to continue")
         with suppress(OSError):
             print("\n".join(lines), file=sys.stderr, flush=True)
+        lock.release_all()
         # Last, because the threads that wait for these processes would report their death.
         kill_shared_pool()
         os._exit(128 + number)

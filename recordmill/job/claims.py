@@ -3,13 +3,15 @@
 At most one process can hold the lock: a process lists only after it has written, so of two
 processes at least one sees the other's claim. This needs a store whose listings show every earlier
 write, as S3, GCS and Azure do. The holder renews its claim while it runs; a claim that is no longer
-renewed expires, by the store's clock.
+renewed expires, by the store's clock. A claim of a process that has died on this very machine
+counts no more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import random
 import socket
@@ -17,8 +19,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from recordmill import strict_json
 from recordmill.format.typed_json import JsonObject, damage_of, parse_json, read_as
@@ -46,22 +48,57 @@ class ClaimTiming:
 
 
 class ClaimedError(Exception):
-    """Another process holds the claim: holder, {host, pid}; empty if it is not known."""
+    """Another process holds the claim.
 
-    def __init__(self, holder: dict[str, Any]) -> None:
+    holder: {host, pid}; empty if it is not known. seconds: until the claim expires if its holder
+    does not renew it; None if it is not known.
+    """
+
+    def __init__(self, holder: dict[str, Any], *, seconds: float | None = None) -> None:
         super().__init__(str(holder))
         self.holder = holder
+        self.seconds = seconds
+
+
+class Claim:
+    """The claim of this process on a folder; any thread may end it."""
+
+    def __init__(self, folder: Location) -> None:
+        self.place = folder / f"{PREFIX}{uuid.uuid4().hex}.json"
+        self._lock = threading.Lock()
+        self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended
+
+    def write(self, *, holds: bool) -> None:
+        """Write or renew the claim, unless it has ended."""
+        claim = {"host": socket.gethostname(), "pid": os.getpid(), "holds": holds}
+        content = strict_json.to_text(claim | {"machine": _machine()}, ascii_only=True).encode()
+        with self._lock:
+            if not self._ended:
+                self.place.write_bytes(content)
+
+    def end(self) -> None:
+        """Withdraw the claim for good."""
+        with self._lock:
+            if not self._ended:
+                self._ended = True
+                _withdraw(self.place)
 
 
 @contextlib.contextmanager
 def hold_claim(
     folder: Location,
     *,
+    claim: Claim | None = None,
     timing: ClaimTiming = ClaimTiming(),
     on_lost: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
     """Hold the claim on a folder.
 
+    claim: of this process on the folder, for callers that may end it in another thread.
     on_lost: called with a message, in another thread, if the claim expired during a long pause of
       this process (such as a suspended laptop), so that another process may hold it. By default
       this process exits.
@@ -69,49 +106,52 @@ def hold_claim(
     Raises:
       ClaimedError: another process holds the claim.
     """
-    mine = folder / f"{PREFIX}{uuid.uuid4().hex}.json"
-    _acquire(mine, folder, timing)
+    claim = claim or Claim(folder)
     done = threading.Event()
 
     def renew() -> None:
         while not done.wait(timing.renew):
             try:
-                held = mine.exists()
+                held = claim.place.exists()
                 if held:
-                    _write(mine, holds=True)
+                    claim.write(holds=True)
             except StorageError:
                 continue  # the claim expires only after several failed renewals
-            if not held and not done.is_set():
+            if not held and not done.is_set() and not claim.has_ended:
                 (on_lost or _exit)(
                     f"another run has taken over {shown(folder.parent)} while this one was paused"
                 )
                 return
 
     thread = threading.Thread(target=renew, name="claim", daemon=True)
-    thread.start()
     try:
+        _acquire(claim, folder, timing)
+        thread.start()
         yield
     finally:
         done.set()
-        thread.join(timeout=30)
-        _withdraw(mine)
+        if thread.is_alive():
+            thread.join(timeout=30)
+        claim.end()
 
 
-def _acquire(mine: Location, folder: Location, timing: ClaimTiming) -> None:
-    holder: dict[str, Any] = {}
+def _acquire(mine: Claim, folder: Location, timing: ClaimTiming) -> None:
+    holder: _Other | None = None
     for _ in range(_ATTEMPTS):
-        _write(mine, holds=False)
-        others = _others(mine, folder, timing)
+        mine.write(holds=False)
+        others = _others(mine.place, folder, timing)
         if not others:
-            _write(mine, holds=True)
+            mine.write(holds=True)
             return
-        _withdraw(mine)
-        holder = next((claim for claim in others if claim.get("holds")), {})
-        if holder:
+        _withdraw(mine.place)
+        holder = next((other for other in others if other.claim.get("holds")), None)
+        if holder is not None:
             break
         # None of them holds the claim yet: all withdraw, and try again at different times.
         time.sleep(random.uniform(0, timing.pause))
-    raise ClaimedError(holder)
+    if holder is None:
+        raise ClaimedError({})
+    raise ClaimedError(holder.claim, seconds=timing.expire - holder.age)
 
 
 def _withdraw(claim: Location) -> None:
@@ -128,12 +168,14 @@ def _withdraw(claim: Location) -> None:
         print(f"recordmill: warning: {refused}: {advice}", file=sys.stderr)
 
 
-def _write(mine: Location, *, holds: bool) -> None:
-    claim = {"host": socket.gethostname(), "pid": os.getpid(), "holds": holds}
-    mine.write_bytes(strict_json.to_text(claim, ascii_only=True).encode())
+class _Other(NamedTuple):
+    """The claim of another process, and its age in seconds."""
+
+    claim: dict[str, Any]
+    age: float
 
 
-def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[dict[str, Any]]:
+def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[_Other]:
     """Return the claims of other processes, after deleting expired ones."""
     claims = [entry for entry in folder.list_dir() if entry.name.startswith(PREFIX)]
     now = next((entry.mtime_ns for entry in claims if entry.name == mine.name), 0)
@@ -141,11 +183,38 @@ def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[dict[
     for entry in claims:
         if entry.name == mine.name:
             continue
-        if now - entry.mtime_ns > timing.expire * _SECOND:
+        age = (now - entry.mtime_ns) / _SECOND
+        claim = _read(folder, entry) if age <= timing.expire else {}
+        if age > timing.expire or _is_of_the_dead(claim):
             _withdraw(folder / entry.name)
-        else:
-            found.append(_read(folder, entry))
-    return [claim for claim in found if claim]
+        elif claim:
+            found.append(_Other(claim, age))
+    return found
+
+
+def _is_of_the_dead(claim: Mapping[str, Any]) -> bool:
+    """Return whether the process of a claim has certainly ended: it ran on this machine."""
+    pid = claim.get("pid")
+    here = _machine()
+    if not isinstance(pid, int) or pid < 1 or not here or claim.get("machine") != here:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+@functools.cache
+def _machine() -> str:
+    """Return an identifier of the namespace of process ids, until the next boot; '' if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import fcntl
+import math
 import os
 import socket
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from recordmill import strict_json
 from recordmill.errors import RunError, StorageError
 from recordmill.format.typed_json import JsonObject, damage_of, parse_json, read_as
-from recordmill.job.claims import ClaimedError, hold_claim
+from recordmill.job.claims import Claim, ClaimedError, hold_claim
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import raise_storage_errors, short_cause
 
@@ -34,6 +37,33 @@ _OTHER = (
 )
 
 IsRunning = Callable[[str, str], bool]
+
+_releases: list[Callable[[], None]] = []  # of the locks that this process holds or acquires
+_RELEASE_SECONDS = 10.0  # a store that does not answer delays the end of a process no longer
+
+
+def release_all() -> None:
+    """Release all locks of this process, which ends right afterwards; called from any thread."""
+
+    def release() -> None:
+        for one in _releases[:]:
+            with contextlib.suppress(StorageError, OSError):
+                one()
+
+    # In a thread, because a request to a store may hang.
+    thread = threading.Thread(target=release, name="release", daemon=True)
+    thread.start()
+    thread.join(timeout=_RELEASE_SECONDS)
+
+
+@contextlib.contextmanager
+def _released_by(release: Callable[[], None]) -> Iterator[None]:
+    """Let `release_all` call a function while the block runs."""
+    _releases.append(release)
+    try:
+        yield
+    finally:
+        _releases.remove(release)
 
 
 class LockedError(RunError):
@@ -108,14 +138,22 @@ def _check_detached(folder: Location, is_running: IsRunning | None) -> None:
 
 @contextlib.contextmanager
 def _claim(folder: Location) -> Iterator[None]:
-    folder.make_dirs()
-    try:
-        with hold_claim(folder):
-            yield
-    except ClaimedError as error:
-        raise LockedError(_locked_message(error.holder, folder)) from None
-    finally:
+    claim = Claim(folder)
+
+    def release() -> None:
+        claim.end()
         _delete_if_empty(folder)
+
+    with _released_by(release):
+        folder.make_dirs()
+        try:
+            with hold_claim(folder, claim=claim):
+                yield
+        except ClaimedError as error:
+            message = _locked_message(error.holder, folder, seconds=error.seconds)
+            raise LockedError(message) from None
+        finally:
+            _delete_if_empty(folder)
 
 
 def _delete_if_empty(folder: Location) -> None:
@@ -131,12 +169,8 @@ def _flock(folder: Location, *, private: bool) -> Iterator[None]:
     with raise_storage_errors("lock", folder):
         descriptor = _acquire(path, folder)
     done = False
-    try:
-        with raise_storage_errors("change the mode of", folder):
-            _set_mode(folder.local_path, private=private)
-        yield
-        done = True
-    finally:
+
+    def release() -> None:
         try:
             if _is_at(path, descriptor):
                 os.unlink(path)
@@ -151,6 +185,15 @@ def _flock(folder: Location, *, private: bool) -> Iterator[None]:
         for empty in [folder, folder.parent] if made else [folder]:
             with contextlib.suppress(OSError):
                 os.rmdir(empty.local_path)
+
+    try:
+        with _released_by(release):
+            with raise_storage_errors("change the mode of", folder):
+                _set_mode(folder.local_path, private=private)
+            yield
+            done = True
+    finally:
+        release()
         os.close(descriptor)
 
 
@@ -213,11 +256,21 @@ def _parse_holder(claim: bytes) -> dict[str, Any]:
         return {}
 
 
-def _locked_message(holder: dict[str, Any], folder: Location) -> str:
+def _locked_message(
+    holder: dict[str, Any], folder: Location, *, seconds: float | None = None
+) -> str:
+    """Return the error of a lock that is held. seconds: until it ends if its holder has died."""
     who = "another process"
     if {"host", "pid"} <= set(holder):
         who = f"process {holder['pid']} on {holder['host']}"
+    wait = "Wait until it is done, or stop it"
+    if seconds is not None:
+        left = max(math.ceil(seconds), 1)
+        end = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=left)
+        wait += (
+            f"; if that process has died, its lock ends at {end:%Y-%m-%d %H:%M:%S %Z} (in {left} s)"
+        )
     return (
-        f"another run is writing to {shown(folder.parent)}: {who} holds the lock. Wait until it is"
-        " done, or stop it; then run the same command again to continue"
+        f"another run is writing to {shown(folder.parent)}: {who} holds the lock. {wait}; then run"
+        " the same command again to continue"
     )

@@ -3,12 +3,14 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recordmill.job.claims import PREFIX, ClaimedError, ClaimTiming, hold_claim
+from recordmill.job.claims import PREFIX, Claim, ClaimedError, ClaimTiming, hold_claim
 from recordmill.storage.files import Location, StorageError
 
 _QUICK = ClaimTiming(renew=0.05, expire=90, pause=0.02)
@@ -49,6 +51,34 @@ def test_a_claim_that_is_not_renewed_expires(folder):
     os.utime(dead, (long_ago, long_ago))
     with hold_claim(folder):
         assert dead not in claims(folder)
+
+
+def test_a_claim_of_a_dead_process_of_this_machine_does_not_count(folder):
+    with hold_claim(folder):
+        (claim,) = claims(folder)
+        content = json.loads(claim.read_bytes())
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    left = pathlib.Path(folder.local_path, f"{PREFIX}left.json")
+    for machine, counts in (("another", True), (content["machine"], False)):
+        left.write_text(json.dumps(content | {"pid": process.pid, "machine": machine}))
+        if counts:
+            with pytest.raises(ClaimedError) as caught, hold_claim(folder):
+                pass
+            assert 0 < caught.value.seconds <= ClaimTiming().expire
+        else:
+            with hold_claim(folder):
+                assert not left.exists()
+
+
+def test_an_ended_claim_is_not_written_again(folder):
+    claim = Claim(folder)
+    lost = []
+    with hold_claim(folder, claim=claim, timing=_QUICK, on_lost=lost.append):
+        claim.end()
+        claim.write(holds=True)
+        assert claims(folder) == []
+    assert not lost
 
 
 def test_a_holder_renews_its_claim(folder):

@@ -70,6 +70,15 @@ def test_a_killed_holder_leaves_no_lock(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []  # the folder existed before
 
 
+def test_a_process_that_ends_releases_its_locks(tmp_path):
+    for folder in (place(tmp_path / "out"), Location.parse("mock://bucket/out") / FOLDER):
+        with lock.hold_lock(folder):
+            assert folder.exists()
+            lock.release_all()
+            assert not folder.exists()
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_process_excludes_itself(tmp_path):
     folder = place(tmp_path)
     with (

@@ -1,7 +1,12 @@
 """The whole job on an object store: no rename, no lock, no folders, and requests that fail."""
 
 import json
+import os
 import pathlib
+import re
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
@@ -15,8 +20,9 @@ from recordmill.storage import stores
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file
 from tests.image_runs import images
+from tests.other_processes import PATIENCE, wait_until
 from tests.paths import DEMO
-from tests.s3_server import read_log, s3_server
+from tests.s3_server import CREDENTIALS, read_log, s3_server
 
 pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
@@ -209,7 +215,35 @@ def test_a_claim_of_a_killed_process_is_reported(s3, source, capfd):
     claim = Location.parse(out) / FOLDER / f"{PREFIX}dead.json"
     claim.write_bytes(json.dumps({"host": "elsewhere", "pid": 7, "holds": True}).encode())
     assert images("--input", source, "--output", out, *HOW) == 1
-    assert "process 7 on elsewhere holds the lock" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "process 7 on elsewhere holds the lock" in said
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+"
+    found = re.search(rf"has died, its lock ends at {time} \(in (\d+) s\)", said)
+    assert found, said
+    assert 0 < int(found[1]) <= 90
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_leaves_no_claim_that_refuses_the_next(number, s3, source, local):
+    out = s3(f"stopped-{number}")
+    folder = Location.parse(out) / FOLDER
+
+    def claimed() -> bool:
+        there = folder.list_dir() if folder.exists() else ()
+        return any(entry.name.startswith(PREFIX) for entry in there)
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recordmill", "images", "--input", source, "--output", out, *HOW],
+        stderr=subprocess.PIPE, text=True, env=os.environ | CREDENTIALS,
+    )  # fmt: skip
+    wait_until(claimed, process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), said
+    assert claimed() == (number == signal.SIGKILL)
+    # A killed process withdraws nothing, but this machine knows that it has ended.
+    assert images("--input", source, "--output", out, *HOW) == 0
+    assert_same(out, local)
 
 
 @pytest.mark.long
