@@ -25,6 +25,8 @@ def five_minutes(year: int, count: int) -> list[int]:
     [
         ([20240330, 20240331, 20240401], "%Y%m%d"),
         ([19991231, 20000101], "%Y%m%d"),
+        ([18850101, 18850102], "%Y%m%d"),
+        ([1485010100, 1485010200], None),  # seconds of 2017
         ([2024033023, 2024033100], "%Y%m%d%H"),
         ([202403302359, 202403310000], "%Y%m%d%H%M"),
         ([2504030000, 2504032359], "%y%m%d%H%M"),
@@ -55,6 +57,8 @@ def test_numbers_are_dates_if_all_can_be(numbers, expected):
     ("numbers", "expected"),
     [
         ([1998, 1999], "--time-format %Y reads them as years, from 1998 to 1999"),
+        ([1885, 2024], "--time-format %Y reads them as years, from 1885 to 2024"),
+        ([999, 1000], None),
         ([45381.5, 45382], "--time-unit excel reads them as the days of Excel, from 2024-03-30 on"),
         ([1998.5, 1999], None),
         ([0, 1, 1999], None),

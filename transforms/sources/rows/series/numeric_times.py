@@ -18,8 +18,9 @@ YEARS = (1970, 2100)  # numbers that give times outside these years may have ano
 RECENT = 1980  # a time after this year, read in too large a unit, is after the year 11970
 
 _SECOND = 10**6
-_FIRST, _LAST = 1900, 2100  # years
+_FIRST, _LAST = 1000, 2100  # years
 _DATES = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M"}  # by their digits
+_FIRST_HOURS = 1900  # first year of dates with hours: earlier ones are recent as seconds, too
 # Formats with years of two digits, by their digits; a number lacks the zero of 2000 to 2009.
 _SHORT_DATES = {10: "%y%m%d%H%M", 12: "%y%m%d%H%M%S"}
 _LAST_SHORT = 40  # year
@@ -61,7 +62,8 @@ def date_format(times: pa.Array) -> str | None:
     first, last = pc.min_max(numbers).as_py().values()
     digits = len(str(first))
     scale = 10 ** max(digits - 4, 0)
-    if digits not in _DATES or first < _FIRST * scale or last >= (_LAST + 1) * scale:
+    start = _FIRST_HOURS if digits == 10 else _FIRST
+    if digits not in _DATES or first < start * scale or last >= (_LAST + 1) * scale:
         return _short_date_format(numbers)
     parsed = strptime(numbers.cast(pa.string()), _DATES[digits])
     return _short_date_format(numbers) if parsed.null_count else _DATES[digits]
