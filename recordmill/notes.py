@@ -82,8 +82,7 @@ CODES: Mapping[str, str] = {
     "unlearned": "byte pairs were learned without many of the words of train",
     "unlisted": "files in the folders of the listed files are not in the listing",
     "unnamed-column": "a column without a name was ignored, or has the name that pandas gives it",
-    "unread": "tables or annotations are among the files of the input, or columns in the names of"
-    " its folders, but were not read",
+    "unread": "tables or annotations are among the files of the input, but were not read",
 }
 # Codes of notes that exist only once the dataset is written.
 _AFTER_PLANNING = frozenset(("adopted", "tfds"))

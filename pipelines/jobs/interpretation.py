@@ -67,9 +67,10 @@ def interpret(
     """
     if isinstance(data_type.source, RowSource):
         counts = {}  # they are of files
-    roles, held_in = None, None
+    roles, held_in, of_paths = None, None, set[str]()
     if isinstance(layout, RowLayout):
         roles, held_in = layout.roles, layout.held_in
+        of_paths = {*layout.from_path, *layout.from_listing}
     listed = listed_roles(config, layout, listing.facts)
     main = TEXT if data_type.name == "text" else None  # a column of the source, not of the user
     fields = [
@@ -99,7 +100,11 @@ def interpret(
         if fields:
             names = {kind: name for name, kind in TYPES.items()}
             facts["columns"] = _some(
-                [f"{field.name} ({names.get(field.type, field.type)})" for field in fields]
+                [
+                    f"{field.name} ({names.get(field.type, field.type)}"
+                    f"{', from paths' if field.name in of_paths else ''})"
+                    for field in fields
+                ]
             )
     elif config.group_column:
         facts["groups"] = f"the column {config.group_column!r}"

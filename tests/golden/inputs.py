@@ -431,6 +431,7 @@ _NAMES = {
     "beside-splits": ["train/a/1", "train/b/2", "test/a/1", "extra/a/1"],
     "misspelt-splits": ["train/a/1", "tset/a/2", "validation/b/3"],
     "partitions": [f"split={s}/kind={k}/1" for s in ("train", "test") for k in "abc"],
+    "hive": [f"year={2024 + n}/label={'ab'[n]}/1" for n in (0, 1)],
     "years": [f"{y}/{c}/{n}" for y in (2025, 2026) for c in ("cat", "dog") for n in (1, 2, 3)],
     "flat": [f"{n}" for n in range(9)],
     "case-classes": [f"{c}/{n}" for c in ("Cat", "cat", "dog ", "dog", "none") for n in (1, 2, 3)],

@@ -2,10 +2,13 @@
 
 import pathlib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill import read
+from recordmill.pipelines.cli import main
 from recordmill.storage.files import Location
 from tests.archive_files import files_in, zip_of
 from tests.image_runs import Made, make, run
@@ -175,19 +178,98 @@ def test_classes_of_rows(tmp_path, capsys):
     root = tmp_path / "in"
     for number, kind in enumerate(("cat", "dog", "cat")):
         parquet(root / f"kind={kind}/day={number}/part-0", number * 2)
-    argv = ("--input", root, *ALL, "--output", tmp_path / "out")
-    assert run("table", *argv) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"the names of the folders of {root} hold columns (kind=, day=) that may be the" in said
-    assert "--label-column kind takes the classes from them" in said
-    made = make(tmp_path / "1", *argv[:4], "--label-column", "kind", command="table")
+    argv = ("--input", root, *ALL)
+    made = make(tmp_path / "0", *argv, command="table")
+    (note,) = notes(made, "no-classes")
+    assert f"the names of the folders of {root} give columns (kind=, day=): if 'kind' is" in note
+    assert main(["table", *map(str, argv), "--output", str(tmp_path / "dry"), "--dry-run"]) == 0
+    said = "".join(capsys.readouterr())
+    assert "columns  x (int), kind (string, from paths), day (int, from paths)" in said
+    made = make(tmp_path / "1", *argv, "--label-column", "kind", command="table")
     assert classes(made) == {"train": {"cat": 4, "dog": 2}}
-    (note,) = notes(made, "unread")
-    assert f"the names of the folders of {root} hold columns (day=), which are not read" in note
-    made = make(tmp_path / "2", *argv[:4], "--label-type", "none", command="table")
-    assert (made.manifest.labels, len(notes(made, "unread"))) == ((), 1)
-    given = ("--group-column", "day", "--label-column", "kind", "--split-column", "kind")
-    assert run("table", *argv[:2], *given, "--output", tmp_path / "out") in (0, 2)
+    assert values(made, "day") == [0, 0, 1, 1, 2, 2]
+    assert notes(made, "no-classes") == []
+    made = make(tmp_path / "2", *argv, "--label-type", "none", command="table")
+    assert values(made, "kind") == [b"cat", b"cat", b"cat", b"cat", b"dog", b"dog"]
+    assert notes(made, "no-classes") == []
+    made = make(tmp_path / "3", *argv, "--drop-columns", "kind,day", command="table")
+    assert made.manifest.features.keys() == {"x"}
+    assert notes(made, "no-classes") == []
+
+
+def values(made: Made, name: str) -> list[object]:
+    """The values of a feature in the records of train, sorted."""
+    found = (np.asarray(record[name]).reshape(-1) for record in read(made.folder, "train"))
+    return sorted((one.tolist()[0] if len(one) else None for one in found), key=repr)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("2", "10"), [2, 10]),
+        (("0.5", "1"), [0.5, 1.0]),
+        (("01", "02"), [b"01", b"02"]),
+        (("a%2Fb", "c"), [b"a/b", b"c"]),
+        (("__HIVE_DEFAULT_PARTITION__", "7"), [None, 7]),
+    ],
+)
+def test_types_of_columns_in_folders(given, expected, tmp_path):
+    for number, value in enumerate(given):
+        parquet(tmp_path / f"in/size={value}/part-0", number * 2)
+    argv = ("--input", tmp_path / "in", *ALL, "--where", "x == 0 or x == 2")
+    made = make(tmp_path / "1", *argv, command="table")
+    assert values(made, "size") == sorted(expected, key=repr)
+    is_missing = None in expected
+    assert made.manifest.features["size"].shape == ((None,) if is_missing else ())
+
+
+def test_options_take_columns_of_folders(tmp_path):
+    for year in (2023, 2024, 2025):
+        parquet(tmp_path / f"in/year={year}/day={year}01{year % 7 + 1:02}/part-0", year)
+    argv = ("--input", tmp_path / "in", *ALL, "--where", "year > 2023")
+    argv = (*argv, "--time-format", "day=%Y%m%d", "--minmax", "year")
+    made = make(tmp_path / "out", *argv, command="table")
+    assert values(made, "year") == [0, 0, 1, 1]
+    assert made.manifest.features["day"].dtype == "int64"
+    assert min(values(made, "day")) > 1_700_000_000_000_000 // 86_400_000_000
+
+
+def test_numbers_to_predict_in_folders_of_rows(tmp_path):
+    parquet(tmp_path / "in" / "label=1/part-0", 0)
+    parquet(tmp_path / "in" / "label=2.5/part-0", 2)
+    argv = ("--input", tmp_path / "in", "--label-type", "float", *ALL)
+    made = make(tmp_path / "out", *argv, command="table")
+    assert values(made, "label") == [1, 1, 2.5, 2.5]
+
+
+def test_a_column_of_files_and_of_folders(tmp_path):
+    root = tmp_path / "in"
+    parquet(root / "year=2023/month=01/part-0", 0, year=[2023, 2024], month=["1", None])
+    parquet(root / "year=2024/month=02/part-0", 2, year=[2024, 2024], month=["2", "february"])
+    argv = ("--input", root, *ALL, "--max-reject-fraction", 1)
+    made = make(tmp_path / "1", *argv, command="table")
+    assert made.rejects == {
+        "year=2023/month=01/part-0.parquet#2": "bad_value",
+        "year=2024/month=02/part-0.parquet#2": "bad_value",
+    }
+    details = (tmp_path / "1" / "rejects.jsonl").read_text()
+    assert "column 'year' is '2024', but the folder of the file is year=2023" in details
+    assert "column 'month' is 'february', but the folder of the file is month=02" in details
+    others = ("--column-from", "y=year=", "--drop-columns", "month")
+    made = make(tmp_path / "2", *argv, *others, command="table")
+    assert values(made, "year") == [2023, 2024, 2024, 2024]
+    assert values(made, "y") == [b"2023", b"2023", b"2024", b"2024"]
+    assert made.rejects == {}
+
+
+def test_the_only_column_of_files_is_the_text(tmp_path):
+    for lang in ("de", "en"):
+        parquet(tmp_path / f"in/lang={lang}/part-0", 0)
+    for path in tmp_path.rglob("*.parquet"):
+        pq.write_table(pa.table({"words": ["a b", f"c {path.parent.name}"]}), path)
+    made = make(tmp_path / "out", "--input", tmp_path / "in", *ALL, command="text")
+    assert values(made, "lang") == [b"de", b"de", b"en", b"en"]
+    assert b"a b" in values(made, "text")
 
 
 @pytest.mark.parametrize("command", ["table", "text"])
@@ -199,35 +281,25 @@ def test_a_usual_name_of_the_class_in_folders_of_rows(command, tmp_path):
     assert classes(made) == {"train": {"a": 2, "b": 2}}
 
 
-def test_columns_of_files_come_before_those_of_folders(tmp_path):
+def test_groups_and_splits_in_folders_of_rows(tmp_path):
     root = tmp_path / "in"
-    parquet(root / "label=x/year=1/part-0", 0, label=["a", "b"])
-    parquet(root / "label=y/year=2/part-0", 2, label=["a", "b"])
+    parquet(root / "year=1/part-0", 0, label=["a", "b"])
+    parquet(root / "year=2/part-0", 2, label=["a", "b"])
     made = make(tmp_path / "1", "--input", root, *ALL, command="table")
     assert classes(made) == {"train": {"a": 2, "b": 2}}
-    (note,) = notes(made, "unread")
-    assert "hold columns (year=), which are not read" in note
+    assert values(made, "year") == [1, 1, 2, 2]
     made = make(tmp_path / "2", "--input", root, "--split-column", "year", command="table")
     assert {name: one.records for name, one in made.manifest.splits.items()} == {"1": 2, "2": 2}
     made = make(tmp_path / "3", "--input", root, *ALL, "--group-column", "year", command="table")
-    groups = {key: row["group"] for row in made.index("train") for key in [row["key"]]}
-    assert sorted(groups.values()) == ["1", "1", "2", "2"]
-
-
-def test_numbers_to_predict_are_not_read_from_folders_of_rows(tmp_path, capsys):
-    parquet(tmp_path / "in" / "label=1/part-0", 0)
-    parquet(tmp_path / "in" / "label=2/part-0", 2)
-    argv = ("--label-type", "int", "--output", tmp_path / "out")
-    assert run("table", "--input", tmp_path / "in", *argv) == 2
-    assert "numbers are read from columns of files only" in capsys.readouterr().err
+    assert sorted(row["group"] for row in made.index("train")) == ["1", "1", "2", "2"]
 
 
 def test_series_in_partitions(tmp_path):
     write, argv = OF_ROWS["sensor"]
     fill(tmp_path / "in", write, "device=1/1", "device=2/2")
     made = make(tmp_path / "out", "--input", tmp_path / "in", *argv, *ALL, command="sensor")
-    (note,) = notes(made, "unread")
-    assert "hold columns (device=), which are not read" in note
+    assert made.manifest.features["device"].shape == (2,)
+    assert notes(made, "no-classes") == []
 
 
 def test_splits_of_tfrecords_of_tfx(tmp_path):

@@ -46,6 +46,7 @@ from recordmill.transforms.sources.rows.reading.record_layout import (
     References,
     RowLayout,
     typed_rows,
+    with_path_columns,
 )
 from recordmill.transforms.sources.rows.reading.row_sections import (
     as_run_error,
@@ -165,7 +166,7 @@ class MediaRows(PathOptions, RecordRows):
     def _keyed_by_path(self) -> bool:
         return self.key_column == self._path_key
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
         if self.bytes_column not in names:
             raise ConfigError(
                 f"{option_name('bytes_column')}: no column {self.bytes_column!r} in {self.input}:"
@@ -177,7 +178,7 @@ class MediaRows(PathOptions, RecordRows):
         options = dataclasses.replace(self, drop_columns=dropped)
         if self._keyed_by_path and self._path_key not in names:
             options = dataclasses.replace(options, key_column=None)
-        return super(MediaRows, options)._roles(names)
+        return super(MediaRows, options)._roles(names, of_path)
 
     def _user_fields(
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
@@ -230,6 +231,7 @@ class MediaRows(PathOptions, RecordRows):
             layout, columns=pa.schema([*read[:system], *_READ, *read[system:]]), row_filter=None
         )
         named = layout.read_names().difference((self._path_key,) if self._keyed_by_path else ())
+        parser = self.format.value_parser
         for file, section, listed in iter_sections(sections):
             with as_run_error(file):
                 opened = self.row_input.open(file)
@@ -243,11 +245,12 @@ class MediaRows(PathOptions, RecordRows):
                 )
                 stats = self.stats(Location.parse(file.path), "table")
                 for rows in opened.read(section, wanted, named):
+                    rows = with_path_columns(rows, layout, [file], [listed])
                     left_out: dict[str, int] = {}
                     if layout.row_filter is not None:  # first, as other rows are not checked
-                        rows, left_out = layout.row_filter.apply(rows, self.format.value_parser)
+                        rows, left_out = layout.row_filter.apply(rows, parser)
                     rows = self._with_files(rows, stats)
-                    typed = typed_rows(rows, layout, self.format.value_parser)
+                    typed = typed_rows(rows, layout, parser, [file])
                     part = self._records(typed, before, files=[file], listed=[listed])
                     yield dataclasses.replace(part, filtered={**part.filtered, **left_out})
 

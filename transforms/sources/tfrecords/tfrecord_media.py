@@ -133,8 +133,8 @@ class TfrecordMedia(RowReferences):
         found = unify(file.media_types(needed) for file in files) if needed else {}
         return {name: found.get(name, ColumnType()) for name in names}
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        roles = super()._roles(names)
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
+        roles = super()._roles(names, of_path)
         if roles.main is None:
             find_media([name for name in names if name not in roles.dropped], self.input)
         return roles

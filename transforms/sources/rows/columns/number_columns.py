@@ -8,16 +8,11 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
-from recordmill.transforms.model import batch
 from recordmill.transforms.model.usual_columns import column_named
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.folders.number_labels import NUMBERS, LabelType, beyond_float32
 from recordmill.transforms.sources.folders.references import Unlabelled, no_label
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
-from recordmill.transforms.sources.row_formats.values.value_parsing import (
-    ValueParser,
-    type_mismatch,
-)
 from recordmill.transforms.sources.rows.columns.record_columns import (
     InvalidRows,
     invalid_rows,
@@ -53,21 +48,6 @@ def number_field(
         ) from error
     nullable = field.nullable and unlabelled == "keep"
     return user_field(field.with_type(kind).with_nullable(nullable))
-
-
-def read_numbers(
-    rows: Rows, name: str, label_type: LabelType | None, value_parser: ValueParser
-) -> Rows:
-    """Return rows with a column as numbers, null if missing; rows of other values are rejected."""
-    kind = NUMBERS[str(label_type)]
-    column = value_parser.mask_missing(name, rows.columns[name])
-    values, unfit = value_parser.cast_or_null(column, kind)
-    misfits = {
-        row: type_mismatch(name, kind, column[row].as_py())
-        for row in np.flatnonzero(unfit).tolist()
-    }
-    values = value_parser.mask_missing(name, values)
-    return rows.replace(batch.set_column(rows.columns, name, values), misfits)
 
 
 def weight_field(field: pa.Field, *, where: str) -> pa.Field:

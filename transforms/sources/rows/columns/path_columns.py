@@ -2,87 +2,70 @@
 
 from __future__ import annotations
 
-import dataclasses
+import shlex
 from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.notes import Note
 from recordmill.option_names import option_name
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Parts
-from recordmill.transforms.model.usual_columns import LABELS
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
-from recordmill.transforms.sources.rows.columns.row_options import RowOptions
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
 
 # Keys of folders that are unlikely to be classes.
 _OTHERS = {"year", "month", "day", "hour", "minute", "date", "dt", "ds", "time", "week", "quarter"}
 _OTHERS |= {"split"}
 
 
-def path_columns(
-    keys: Sequence[str],
-    names: Collection[str],
-    options: RowOptions,
-    *,
-    labelled: bool,
-    used: Collection[str | None] = (),
-) -> tuple[str, ...]:
-    """Return the keys of folders that have a role, and are not columns of the files.
-
-    Options name these keys. Without a column of classes, a key with its usual name is one of them.
+def key_types(
+    keys: Sequence[str], parts: Parts, value_parser: ValueParser, *, nullable: bool
+) -> ColumnTypes:
+    """Infer the types of the keys of folders, which become columns, from their values.
 
     Args:
       keys: Keys of the folders.
-      names: Columns of the files.
-      options: Options that name columns.
-      labelled: Whether paths give classes.
-      used: Keys that other options name, which are not the classes by default.
+      parts: Parts of the listing.
+      value_parser: Parser of the values of the files.
+      nullable: Whether all columns are nullable.
     """
-    wanted = {options.label_column, options.split_column, options.group_column, options.key_column}
-    labelled |= options.label_column is not None
-    if not labelled and not {name.lower() for name in names}.intersection(LABELS):
-        wanted |= {key for key in keys if key.lower() in LABELS and key not in used}
-    return tuple(key for key in keys if key in wanted and key not in names)
+    folders: set[str] = set()
+    for part in parts if keys else ():
+        found = pc.replace_substring_regex(part[batch.KEY], "[^/]*$", "").unique()
+        folders.update(found.to_pylist())
+    column_types: ColumnTypes = {}
+    for name, values in path_values(keys, sorted(folders)).items():
+        kind = value_parser.infer_type(name, pa.array(values, pa.string()))
+        column_types[name] = kind._replace(nullable=nullable or kind.nullable)
+    return column_types
 
 
-def unread_columns(
-    keys: Sequence[str], roles: ColumnRoles, *, where: str, may_lack_classes: bool
-) -> Mapping[str, Note]:
-    """Return a note, by its topic, on the keys of folders without a role.
+def possible_classes(keys: Sequence[str], roles: ColumnRoles, *, where: str) -> Mapping[str, Note]:
+    """Return a note, by its topic, if records lack classes and a key of the folders may be it.
 
     Args:
-      keys: of the folders, without columns of the files.
-      roles: of the columns.
-      where: the input, for messages.
-      may_lack_classes: whether the records need no classes.
-
-    Raises:
-      ConfigError: a key may be the class, and there is no other; or it is a number to predict.
+      keys: Keys of the folders that are columns.
+      roles: Roles of the columns.
+      where: The input, for messages.
     """
-    if roles.target in keys:
-        raise ConfigError(
-            f"{option_name('label_type')}: numbers are read from columns of files only, and"
-            f" {roles.target!r} is in the names of the folders of {where}: make it a column"
-        )
-    unread = [key for key in keys if key not in roles.named()]
-    if not unread:
+    others = roles.named().union(roles.dropped)
+    found = [key for key in keys if key not in others]
+    classless = roles.classes is None and roles.target is None
+    if not classless or {key.lower() for key in found} <= _OTHERS:
         return {}
     text = (
-        f"the names of the folders of {where} hold columns"
-        f" ({', '.join(f'{key}=' for key in unread)})"
+        f"no column is the class, and the names of the folders of {where} give columns"
+        f" ({', '.join(f'{key}=' for key in found)}): if {found[0]!r} is the class, pass"
+        f" --label-column {shlex.quote(found[0])}"
     )
-    options = (
-        f"--label-column {unread[0]} takes the classes from them, --group-column groups,"
-        f" --split-column splits, and --column-from {unread[0]}= a column of text"
-    )
-    classless = roles.classes is None and roles.target is None
-    if classless and not may_lack_classes and not {key.lower() for key in unread} <= _OTHERS:
-        raise ConfigError(
-            f"{text} that may be the classes: {options}; {option_name('label_type', 'none')} makes"
-            " records without classes, and does not read them"
-        )
-    return {"folders": Note("unread", f"{text}, which are not read: {options}")}
+    return {"folders": Note("no-classes", text)}
 
 
 def refuse_repeated(given: Collection[str], names: Collection[str], *, where: str) -> None:
@@ -131,9 +114,49 @@ def path_values(names: Sequence[str], files: Sequence[str]) -> dict[str, list[st
     return {name: [one.get(name) for one in values] for name in names}
 
 
-def with_path_columns(rows: Rows, values: Mapping[str, Sequence[str | None]]) -> Rows:
-    """Return rows with further columns of text: {name: values by file, as in `Rows.files`}."""
-    columns = rows.columns
-    for name, of_files in values.items():
-        columns = columns.append_column(name, rows.of_files(of_files))
-    return dataclasses.replace(rows, columns=columns)
+def without_contradictions(
+    rows: Rows, values: Mapping[str, Sequence[str | None]], value_parser: ValueParser
+) -> Rows:
+    """Return rows without those whose value of a column differs from that of a folder KEY=VALUE.
+
+    Missing values, lists and bytes are not compared, nor are columns that are not read.
+
+    Args:
+      rows: Rows with typed columns.
+      values: {column of the rows: value of the folder of each file, as in `Rows.files`}.
+      value_parser: Parser of the values.
+    """
+    wrong: dict[int, str] = {}
+    for name in [name for name in values if name in rows.columns.schema.names]:
+        column = rows.columns[name]
+        if not _is_comparable(column.type):
+            continue
+        folders = rows.of_files(values[name])
+        expected, unfit = value_parser.cast_or_null(folders, column.type)
+        differ = np.asarray(pc.not_equal(column, expected).fill_null(False)) | unfit
+        for row in np.flatnonzero(differ & np.asarray(column.is_valid())).tolist():
+            value, folder = column[row].as_py(), folders[row].as_py()
+            if not _are_equal_numbers(str(value), folder):
+                wrong.setdefault(
+                    row,
+                    f"column {name!r} is {str(value)!r}, but the folder of the file is"
+                    f" {name}={folder}: correct one of them, or pass --column-from NAME={name}=,"
+                    " which reads the folder as the column NAME",
+                )
+    return rows.replace(rows.columns, wrong)
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    """Return whether texts can be parsed as values of a type."""
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(
+        numeric or kind == pa.string() or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    )
+
+
+def _are_equal_numbers(one: str, other: str) -> bool:
+    """Return whether two texts are the same number, such as 1 and 01."""
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recordmill.errors import ConfigError, did_you_mean
@@ -82,6 +82,7 @@ def resolve(
     *,
     inputs: Inputs,
     in_path: Mapping[str, str],
+    of_path: Collection[str] = (),
     main: str | None = None,
     others: Sequence[str] = (),
 ) -> ColumnRoles:
@@ -93,6 +94,7 @@ def resolve(
       usual: Usual names of columns.
       inputs: The input.
       in_path: {system column: column} of the roles that paths give.
+      of_path: Columns that are not in the files.
       main: Column that records are made of, if an option names it.
       others: Further columns that the source converts, such as times.
 
@@ -149,8 +151,9 @@ def resolve(
                 f"column {name!r} in {inputs} starts with two underscores, which is reserved for "
                 "system columns: rename it"
             )
-    if usual.alone and roles.main is None and len(rest := roles.user_columns(names)) == 1:
-        roles = dataclasses.replace(roles, main=rest[0])
+    if usual.alone and roles.main is None:
+        rest = [name for name in roles.user_columns(names) if name not in of_path]
+        roles = dataclasses.replace(roles, main=rest[0] if len(rest) == 1 else None)
     if options.label_type in (None, "class"):
         return roles
     if options.label_type == "none":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ import pyarrow as pa
 from recordmill.errors import ConfigError
 from recordmill.job.input_facts import ColumnRoles, InputFacts
 from recordmill.option_names import option_name
-from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import Layout, ListingPart
 from recordmill.transforms.model.usual_columns import OF_FLAGS
 from recordmill.transforms.sources.files.input_paths import Inputs
@@ -30,6 +29,10 @@ from recordmill.transforms.sources.row_formats.values.value_parsing import (
     type_mismatch,
 )
 from recordmill.transforms.sources.row_formats.where.conditions import RowFilter
+from recordmill.transforms.sources.rows.columns.path_columns import (
+    path_values,
+    without_contradictions,
+)
 from recordmill.transforms.sources.rows.columns.record_columns import (
     InvalidRows,
     SystemColumns,
@@ -49,8 +52,8 @@ class RowLayout(Layout):
       row_filter: Filter of --where.
       kept: Cache of the rows that were read to infer the layout, if any.
       class_names: {number as text: class}; None if labels are the classes.
-      from_path: Columns with a role that are in the names of folders, as KEY=VALUE, and not in the
-        files.
+      from_path: Columns that are in the names of folders, as KEY=VALUE, and not in the files.
+      in_both: Columns that are in the names of folders and in the files.
       from_listing: {column: system column of the listing} of the columns with facts in paths.
       held_in: Column with the files of the rows, if rows hold files.
       typed: Columns with a role that are read with the types of the files, not as text.
@@ -65,6 +68,7 @@ class RowLayout(Layout):
     kept: RowCache | None = None
     class_names: Mapping[str, str] | None = None
     from_path: tuple[str, ...] = ()
+    in_both: tuple[str, ...] = ()
     from_listing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     held_in: str | None = None
     typed: tuple[pa.Field, ...] = ()
@@ -169,11 +173,35 @@ def written_field(field: pa.Field, header: ColumnTypes, column_types: ColumnType
     return pa.field(field.name, pa.string()) if is_text else found
 
 
-def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser) -> Rows:
-    """Return rows with nulls for missing values, and user columns cast to their types."""
+def with_path_columns(
+    rows: Rows, layout: RowLayout, files: Sequence[File], listed: Sequence[Mapping[str, Any]]
+) -> Rows:
+    """Return rows with the columns that paths give, as text.
+
+    Args:
+      rows: Rows of a file, or of several small files.
+      layout: Layout of the records.
+      files: The files, as in `Rows.files`.
+      listed: Row of the listing for the section of each file.
+    """
+    values = path_values(layout.from_path, [file.key for file in files])
+    for name, column in layout.from_listing.items():
+        values[name] = [one[column] for one in listed]
+    columns = rows.columns
+    for name, of_files in values.items():
+        columns = columns.append_column(name, rows.of_files(of_files))
+    return dataclasses.replace(rows, columns=columns)
+
+
+def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser, files: Sequence[File]) -> Rows:
+    """Return rows with nulls for missing values, and user columns cast to their types.
+
+    Rows that contradict the names of their folders become bad. Arguments: as `with_path_columns`.
+    """
     columns: dict[str, pa.Array] = {}
     misfits: dict[int, str] = {}
-    written = {*layout.written.names}
+    of_paths = {*layout.from_path, *layout.from_listing}.intersection(layout.columns.names)
+    written = {*layout.written.names, *of_paths}
     for name in rows.columns.schema.names:
         column = parser.mask_missing(name, rows.columns[name])
         if (time_format := layout.time_formats.get(name)) is not None:
@@ -181,7 +209,9 @@ def typed_rows(rows: Rows, layout: RowLayout, parser: ValueParser) -> Rows:
         elif name in written:
             column = _cast(name, column, layout.columns.field(name).type, parser, misfits)
         columns[name] = column
-    return rows.replace(pa.RecordBatch.from_pydict(columns), misfits)
+    typed = rows.replace(pa.RecordBatch.from_pydict(columns), misfits)
+    of_folders = path_values(layout.in_both, [file.key for file in files])
+    return without_contradictions(typed, of_folders, parser)
 
 
 def _cast_times(
@@ -194,15 +224,6 @@ def _cast_times(
     for row in np.flatnonzero(unfit).tolist():
         misfits.setdefault(row, time_mismatch(name, texts[row].as_py(), time_format))
     return times
-
-
-def cast_columns(rows: Rows, names: Iterable[str], schema: pa.Schema, parser: ValueParser) -> Rows:
-    """Return rows with columns cast to their types in a schema, as far as it has them."""
-    columns, misfits = rows.columns, dict[int, str]()
-    for name in {*names}.intersection(schema.names):
-        column = _cast(name, columns[name], schema.field(name).type, parser, misfits)
-        columns = batch.set_column(columns, name, column)
-    return rows.replace(columns, misfits)
 
 
 def _cast(

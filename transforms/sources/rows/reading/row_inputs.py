@@ -171,7 +171,8 @@ class RowInput:
     def used_keys(self) -> set[str | None]:
         """Keys of folders KEY=VALUE that options name for a fact in paths."""
         inputs = Inputs.of(self.input)
-        given = (inputs.group_from, inputs.label_from, *inputs.column_from.values())
+        named = (inputs.group_from, inputs.label_from, inputs.split_from)
+        given = (*named, *inputs.column_from.values())
         return {named_key(text) for text in given}
 
     def facts(self, unused: Sequence[UnusedSplits | None]) -> InputFacts:

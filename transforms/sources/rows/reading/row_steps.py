@@ -55,15 +55,12 @@ from recordmill.transforms.sources.rows.columns.hub_features import HubClassName
 from recordmill.transforms.sources.rows.columns.number_columns import (
     invalid_numbers,
     number_field,
-    read_numbers,
     weight_field,
 )
 from recordmill.transforms.sources.rows.columns.path_columns import (
-    path_columns,
-    path_values,
+    key_types,
+    possible_classes,
     refuse_repeated,
-    unread_columns,
-    with_path_columns,
     without_nulls,
 )
 from recordmill.transforms.sources.rows.columns.record_columns import (
@@ -84,9 +81,9 @@ from recordmill.transforms.sources.rows.reading.record_layout import (
     Attached,
     References,
     RowLayout,
-    cast_columns,
     split_source_of_rows,
     typed_rows,
+    with_path_columns,
     written_field,
 )
 from recordmill.transforms.sources.rows.reading.row_cache import RowCache
@@ -207,22 +204,20 @@ class RowSteps(RowOptions):
         refuse_unknown_missing(parser, column_types, where=where)
         in_path, used = self.row_input.path_roles, self.row_input.used_keys
         columns = self.row_input.path_columns
-        keys = [key for key in facts.partitions if key not in columns.values()]
-        from_path = path_columns(
-            keys, column_types, self, labelled=batch.LABEL in in_path, used=used
-        )
+        keys = [key for key in facts.partitions if key not in {*columns.values(), *used}]
+        from_path = tuple(key for key in keys if key not in column_types)
         of_flags = (OF_FLAGS,) if self.label_columns else ()
         refuse_repeated(columns.values(), column_types, where=where)
         made = (*columns.values(), *of_flags, *self._made_columns)
         of_path = (*from_path, *in_path.values(), *made)
-        roles = self._roles([*column_types, *of_path])
-        found = [key for key in facts.partitions if key not in column_types and key not in used]
-        classless = self.label_type == "none" or not self._needs_classes
-        notes: dict[str, Note] = {
-            **unread_columns(found, roles, where=where, may_lack_classes=classless)
-        }
+        roles = self._roles([*column_types, *of_path], of_path)
+        notes: dict[str, Note] = {}
+        if self.label_type != "none" and self._needs_classes:
+            notes |= possible_classes(from_path, roles, where=where)
         text = ColumnType(types=(pa.string(),))
         column_types = {**column_types, **dict.fromkeys(of_path, text)}
+        nullable = not self._infers_nullability
+        column_types |= key_types(from_path, parts, parser, nullable=nullable)
         for name in without_nulls(parts, columns) if self._infers_nullability else ():
             column_types[name] = text._replace(nullable=False)
         if roles.flags:
@@ -245,7 +240,8 @@ class RowSteps(RowOptions):
                 names.append(str(roles.label))
             label = untyped_label(column_types, roles, self.format.decimal)
             label = None if label is not None and self._keeps_labels(label.name) else label
-            what = Inference(names, kept, self._zoned_column, label)
+            zoned = None if self._zoned_column in of_path else self._zoned_column
+            what = Inference(names, kept, zoned, label)
             column_types = column_types | self._infer_remaining(header, parts, what, notes)
         if roles.classes is None and self.label_type is None and self._takes_label_lists:
             notes |= unused_flags(user_columns, column_types)
@@ -281,8 +277,9 @@ class RowSteps(RowOptions):
             class_names=class_names,
             of_values=class_names is None and holds_values(roles, column_types),
             from_path=from_path,
+            in_both=tuple(key for key in keys if key not in from_path),
             from_listing={name: column for column, name in [*in_path.items(), *columns.items()]},
-            typed=() if header is None else self._typed_columns(header),
+            typed=() if header is None else self._typed_columns(column_types | header),
             made=self._made_columns,
         )
 
@@ -300,12 +297,13 @@ class RowSteps(RowOptions):
         types |= {field.name: field.type for field in fields}
         return RowFilter.of(self.where, types, where=str(self.inputs))
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        """Return the roles of the columns. Raises ConfigError."""
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
+        """Return the roles of the columns. of_path: those not in files. Raises ConfigError."""
         return resolve(
             self,
             names,
             self._usual,
+            of_path=of_path,
             inputs=self.inputs,
             in_path=self.row_input.path_roles,
             main=self._main_column,
@@ -409,6 +407,7 @@ class RowSteps(RowOptions):
         texts = wanted_columns(sorted(named), (), {})
         wanted = pa.schema([*texts, *layout.more_fields(named), *layout.written])
         kept = None if layout.kept is None else layout.kept.take(sections, wanted)
+        parser = self.format.value_parser
         for number, block in enumerate(iter_blocks(sections, self.row_input)):
             first = block.files[0]
             with self._reading(first):
@@ -419,7 +418,8 @@ class RowSteps(RowOptions):
                 ):
                     if references is not None:
                         references.see(rows, first)
-                    typed = typed_rows(rows, layout, self.format.value_parser)
+                    rows = with_path_columns(rows, layout, block.files, block.listed)
+                    typed = typed_rows(rows, layout, parser, block.files)
                     yield self._records(typed, layout, block.files, block.listed, references)
         if layout.kept is not None:
             layout.kept.forget(sections)
@@ -435,7 +435,7 @@ class RowSteps(RowOptions):
         """Return the records of rows.
 
         Args:
-          rows: Rows of a file, or of several small files.
+          rows: Rows of a file, or of several small files, with the columns of paths.
           layout: Layout of the records.
           files: The files, as in `Rows.files`.
           listed: Row of the listing for the section of each file.
@@ -443,14 +443,6 @@ class RowSteps(RowOptions):
         """
         roles, parser = layout.roles, self.format.value_parser
         names = [file.key for file in files]
-        of_file = {
-            name: [one[column] for one in listed] for name, column in layout.from_listing.items()
-        }
-        rows = with_path_columns(rows, path_values(layout.from_path, names) | of_file)
-        if columns := self.row_input.path_columns:
-            rows = cast_columns(rows, columns.values(), layout.columns, parser)
-        if roles.target in of_file:
-            rows = read_numbers(rows, roles.target, self.label_type, parser)
         filtered = rows.skipped
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, parser)

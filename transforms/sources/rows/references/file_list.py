@@ -182,8 +182,8 @@ class FileList(PathOptions, RowReferences):
                 " (.tar, .zip): check the path"
             )
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        roles = super()._roles(names)
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
+        roles = super()._roles(names, of_path)
         if self._template is not None:
             self._template.check([one for one in names if one not in roles.dropped], self.inputs)
             roles = dataclasses.replace(roles, others=self._template.columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar, get_args
 
 import numpy as np
@@ -289,13 +289,13 @@ class SensorRows(TableRows):
         others = (self.series_column, self.step_column)
         return (*self.time_columns, *(name for name in others if name is not None))
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
         if self.step_column is not None and self.step_column not in names:
             raise ConfigError(
                 f"{option_name('step')}: expected a duration, such as 10s, 500ms, 1h30m or 1d,"
                 f" auto, or one of the columns {quoted(names)}; got {self.step_column!r}"
             )
-        return super()._roles(names)
+        return super()._roles(names, of_path)
 
     def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
         del layout

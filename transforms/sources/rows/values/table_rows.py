@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -77,8 +77,8 @@ class TableRows(RecordRows):
         formats = _by_name(self.time_formats, layout.columns.names)
         return dataclasses.replace(layout, time_formats=formats)
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        roles = super()._roles(names)
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
+        roles = super()._roles(names, of_path)
         user_columns = roles.user_columns(names)
         given = (*self.types, *self.time_formats)
         declared = [column for column, _ in given if column != roles.label]

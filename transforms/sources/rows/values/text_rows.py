@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -62,8 +62,8 @@ class TextRows(RecordRows):
     def _consumed_columns(self) -> tuple[str, ...]:
         return self.text_columns
 
-    def _roles(self, names: Sequence[str]) -> ColumnRoles:
-        roles = super()._roles(names)
+    def _roles(self, names: Sequence[str], of_path: Collection[str] = ()) -> ColumnRoles:
+        roles = super()._roles(names, of_path)
         if self.text_columns:
             return dataclasses.replace(roles, main=None)
         if roles.main is None:
