@@ -96,6 +96,7 @@ def data_type(config: ImagesConfig) -> DataType:
         raw="images",
         companions=companions,
         masks=beside_masks,
+        annotated=bool(config.annotations or config.masks),
         boxes=lambda file: object_columns(file, labels, config.object_rules(labels)),
         labelled=not gives_captions(config),
     )

@@ -82,7 +82,7 @@ def interpret(
     is_record = data_type.shape is not None and data_type.shape.payload == "placed"
     noun = "record" if is_record else "file"
     files = "" if isinstance(data_type.source, RowSource) else f", {count_of(listing.rows, noun)}"
-    masks = value_of(config, "masks")
+    masks = ", ".join(value_of(config, "masks") or ())
     if held_in is not None:
         files = f", the files are in the column {held_in!r}"
     facts = {

@@ -262,6 +262,60 @@ def test_files_of_coco_speak_of_the_images_beside_them(given, tmp_path):
     assert "files give different ids to categories, such as 'dog', 'cat': they are merged" in note
 
 
+@pytest.mark.parametrize("names", ["{}.json", "annotations/instances_{}2017.json"])
+@pytest.mark.parametrize("beside", [False, True], ids=["folder", "inputs"])
+def test_files_of_coco_in_one_folder_speak_of_the_images_of_their_split(names, beside, tmp_path):
+    files = {f"{split}/{n}.png": "" for split in ("train", "val") for n in "01"}
+    two = ["0.png", "1.png"]
+    files[names.format("train")] = coco(two, [(0, 0, [10, 6, 20, 18]), (1, 1, [1, 1, 2, 2])])
+    files[names.format("val")] = coco(two, [(0, 1, [20, 6, 20, 24])])
+    root = put(tmp_path / "in", files)
+    inputs = ("--input", root)
+    if beside:  # folders whose names say nothing
+        for split, name in (("train", "a"), ("val", "b")):
+            (root / split).rename(root / name)
+        inputs = ("--input", f"train={root}/a", "--input", f"val={root}/b")
+    boxes, splits = found(make(tmp_path / "out", *inputs, "--annotations", root, *_WHOLE))
+    train, val = ("a", "b") if beside else ("train", "val")
+    assert boxes == {
+        f"{train}/0.png": [("cat", (10, 6, 30, 24))],
+        f"{train}/1.png": [("dog", (1, 1, 3, 3))],
+        f"{val}/0.png": [("dog", (20, 6, 40, 30))],
+        f"{val}/1.png": [],
+    }
+    assert {key: splits[key] for key in boxes} == {
+        key: "train" if key.startswith(train) else "validation" for key in boxes
+    }
+
+
+def test_a_file_without_a_split_beside_files_of_splits_is_refused(tmp_path, capsys):
+    files = {"train/0.png": "", "val/0.png": "", "train.json": coco(["0.png"], [])}
+    files["train.json"] = coco(["0.png"], [(0, 0, [1, 1, 9, 9])])
+    files["val.json"] = files["whole.json"] = files["train.json"]
+    root = put(tmp_path / "in", files)
+    assert images("--input", root, "--annotations", root, "--output", tmp_path / "out") == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"{root}/whole.json: images[0]: files of several splits name '0.png', and the" in error
+
+
+def test_numbers_of_coco_may_be_text(tmp_path):
+    document = coco(["0.png", "1.png"], [(0, 0, ["10", "6", "20.0", "18"]), (1, 1, [1, 1, 2, 2])])
+    document["images"][0] |= {"id": "7", "width": "100", "height": "60"}
+    document["annotations"][0] |= {"image_id": 7, "category_id": "1", "area": "99"}
+    root = put(tmp_path / "in", {"0.png": "", "1.png": "", "a.json": document})
+    given = ("--input", root, "--annotations", root / "a.json", "--splits", "train=1")
+    made = make(tmp_path / "out", *given, *_WHOLE)
+    assert found(made)[0] == {
+        "0.png": [("cat", (10, 6, 30, 24))],
+        "1.png": [("dog", (1, 1, 3, 3))],
+    }
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert note == (
+        "a.json: the numbers of 1 annotation are written as text, such as those of a.json:"
+        " annotations[0]: they were read as numbers"
+    )
+
+
 def test_files_of_coco_without_boxes_in_a_folder_are_not_read(tmp_path):
     info = coco(["0.png"], [])
     panoptic = {**coco(["0.png"], []), "annotations": [{"image_id": 0, "segments_info": []}]}
@@ -773,4 +827,33 @@ def test_voc_in_a_folder_beside_the_images_is_read(tmp_path):
     given = ("--input", root, "--annotations", root, "--splits", "train=1")
     assert found(make(tmp_path / "out", *given, *_WHOLE))[0] == {
         "JPEGImages/0.png": [("cat", (10, 6, 30, 24))]
+    }
+
+
+def test_drawn_boxes_and_names_of_classes_beside_voc_are_skipped(tmp_path):
+    box = "<bndbox><xmin>11</xmin><ymin>7</ymin><xmax>30</xmax><ymax>24</ymax></bndbox>"
+    text = f"<annotation><object><name>cat</name>{box}</object></annotation>"
+    files = {"JPEGImages/0.png": "", "Annotations/0.xml": text, "class_names.txt": "cat\n"}
+    files |= {f"{name}/0.png": "" for name in ("AnnotationsVisualization", "SegmentationClass")}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {"JPEGImages/0.png": [("cat", (10, 6, 30, 24))]}
+    filtered = made.manifest.ledger.filtered.inputs
+    assert (filtered["visualization"], filtered["masks"]) == (1, 1)
+
+
+def test_a_folder_around_yolo_is_read(tmp_path):
+    root = put(tmp_path / "in", {f"D/{name}": text for name, text in ULTRALYTICS.items()})
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    boxes, splits = found(made)
+    assert {key[-5]: value for key, value in boxes.items()} == _BOXES
+    assert {*splits.values()} == {"train", "validation", "test"}
+
+
+def test_a_loose_image_beside_splits_of_yolo_is_rejected(tmp_path):
+    root = put(tmp_path / "in", {**ROBOFLOW, "cover.png": ""})
+    given = ("--input", root, "--annotations", root, "--max-reject-fraction", 1, *_WHOLE)
+    assert details(make(tmp_path / "out", *given)) == {
+        "cover.png": "no split: expected SPLIT/images/FILE"
     }

@@ -115,6 +115,45 @@ def test_masks_without_splits(tmp_path, layout):
     assert expect_own_masks(made, {"train": "train"}) == 3
 
 
+def test_masks_in_the_folder_around_both(tmp_path):
+    for layout in ("kinds", "kinds-in-splits"):
+        lay_out(tmp_path / layout / "D", layout)
+    folder = lay_out(tmp_path / "flat/D", "flat").parent
+    made = make(
+        tmp_path / "out", "--input", folder, "--masks", folder, "--splits", "train=1", *OPTIONS
+    )
+    assert expect_own_masks(made, {"train": "train"}) == 3
+    folder = tmp_path / "kinds"
+    made = make(tmp_path / "out2", "--input", folder, "--masks", folder, *OPTIONS)
+    assert expect_own_masks(made) == 9
+    assert made.manifest.labels == ()
+
+
+@pytest.mark.parametrize("masks", ["", "SegmentationClass"])
+def test_drawn_masks_are_skipped(tmp_path, masks):
+    folder = lay_out(tmp_path / "in", "pascal")
+    for kind in ("Class", "Object"):
+        drawn = png(painted(ids_of("train", 8)))
+        write(folder, f"Segmentation{kind}Visualization/0.png", drawn)
+    (folder / "class_names.txt").write_text("__ignore__\n_background_\ncat\n")
+    argv = ("--input", folder, "--masks", folder / masks, "--splits", "train=1", *OPTIONS)
+    made = make(tmp_path / "out", *argv)
+    assert expect_own_masks(made, {"train": "train"}) == 3
+    assert made.manifest.ledger.filtered.inputs["visualization"] == 2
+    job = json.loads((made.folder / "job.json").read_text())
+    assert job["interpretation"]["data"].endswith(f"3 files, masks in {folder / masks}")
+
+
+def test_an_ambiguous_mask_names_the_folder_of_the_images(tmp_path, capfd):
+    folder = lay_out(tmp_path / "in", "pascal")
+    write(folder, "previews/0.png", png(painted(ids_of("train", 8))))
+    argv = ("--input", folder, "--masks", folder / "SegmentationClass", *OPTIONS)
+    assert images(*argv, "--output", tmp_path / "none") == 2
+    said = " ".join(capfd.readouterr().err.split())
+    assert "'0' matches two images, 'JPEGImages/0.jpg' and 'previews/0.png'" in said
+    assert "or pass the images alone: --input .../JPEGImages" in said
+
+
 def test_names_that_differ_as_in_cityscapes(tmp_path):
     for folder in SPLITS:
         for number in range(2):

@@ -61,6 +61,7 @@ def files_of(
     raw: Files | None = None,
     companions: Sequence[Companion] = ("sidecars", "tables"),
     masks: tuple[str, ...] | None = None,
+    annotated: bool = False,
     boxes: Callable[[RowFile], ObjectColumns | None] | None = None,
 ) -> MediaFiles:
     """Return the source of the files of --input.
@@ -74,6 +75,7 @@ def files_of(
       raw: Kind of file as which raw arrays in TFRecords are read; None if they are not.
       companions: Kinds of files in a folder for which notes are made.
       masks: Folders of masks in the input, as in `FileTree`.
+      annotated: As in `FileTree`.
       boxes: Returns the columns of boxes of a table that holds files; None if boxes are not read.
 
     Raises:
@@ -116,6 +118,7 @@ def files_of(
         **path_labels(config, labelled=labelled),
         companions=companions,
         masks=masks,
+        annotated=annotated,
         segments=given if columns else None,
         worker_limits=config.worker_limits,
         objects=objects,

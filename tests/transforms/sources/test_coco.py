@@ -83,7 +83,12 @@ def test_whole_floats_are_ids_and_sides(parse):
     [
         ({"bbox": [1, 2, 3]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3]"),
         ({"bbox": [1, 2, -3, 4]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, -3, 4]"),
-        ({"bbox": [1, 2, 3, "4"]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3, '4"),
+        ({"bbox": [1, 2, 3, "4x"]}, "expected a 'bbox' of [x, y, width, height], got [1, 2, 3, '4"),
+        (
+            {"bbox": ["1", "2", "3", "-4"]},
+            "expected a 'bbox' of [x, y, width, height], got [1.0, 2",
+        ),
+        ({"area": "4_0"}, "expected an 'area' of 0 or more, got '4_0'"),
         ({"bbox": [1, 2, 3, float("nan")]}, "expected a 'bbox' of [x, y, width, height], got [1,"),
         ({"bbox": None}, "expected a 'bbox' of [x, y, width, height], got None"),
         ({"category_id": 4}, "its 'category_id' 4 is not the id of a category"),
@@ -158,7 +163,7 @@ def test_an_id_of_two_annotations_is_a_fault(parse, entry, change, how, known):
     assert found.faults == {which: why + how}
 
 
-@pytest.mark.parametrize("image", [77, None, "1", [1], True, 1.5, float("inf")])
+@pytest.mark.parametrize("image", [77, None, "01", "x", [1], True, 1.5, float("inf")])
 def test_an_entry_without_image_is_rejected(parse, image):
     (reject,) = parse([BOX, {**BOX, "image_id": image}]).rejects
     assert reject.key == "coco.json#annotations[1]"

@@ -1,5 +1,6 @@
 """The split and the class that paths give, and errors for ambiguous names."""
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -16,7 +17,7 @@ from recordmill.transforms.sources.folders.path_layout import (
     lay_out,
     split_source,
 )
-from recordmill.transforms.sources.folders.path_names import PathLayout, splits_in
+from recordmill.transforms.sources.folders.path_names import FileFacts, PathLayout, splits_in
 
 
 def names_of(root: InputRoot) -> list[str]:
@@ -144,7 +145,9 @@ def test_a_single_file_has_no_siblings_that_its_name_tells_apart(fill):
             ("train/a/1", "test/a/1", "val/a/1", "extra/a/1"),
             RULES,
             r"in holds folders named as splits \(test, train, val\) beside others \(extra\):"
-            r" --split-from folders makes each of them a split, --split-from none ignores the",
+            r" --input train=\S+/in/train --input validation=\S+/in/val --input test=\S+/in/test"
+            r" reads only the splits, --split-from folders makes each of them a split,"
+            r" --split-from none ignores the",
         ),
         (
             ("train.csv", "test.csv", "more.csv", "train_test.csv"),
@@ -160,6 +163,39 @@ def test_names_that_are_splits_beside_others(fill, names, rules, message):
     with pytest.raises(ConfigError, match=message):
         layout("in", rules=rules)
     layout("in", rules=rules, split_from="none")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected", "form"),
+    [
+        (("D/images/1", "D/labels/1"), PathLayout(None, "top", inside="D"), "LABEL/FILE"),
+        (
+            ("D/images/train/1", "D/images/val/1", "D/labels/train/1"),
+            PathLayout("folder:2", None, inside="D"),
+            "a path in which --split-from folder:2 is a split",
+        ),
+        (
+            ("train/images/1", "train/labels/1", "val/images/1"),
+            PathLayout("folders", "top", images="images"),
+            "SPLIT/images/FILE",
+        ),
+        (("D/images/1", "D/photos/1"), PathLayout(None, "top"), "LABEL/FILE"),
+    ],
+)
+def test_folders_of_images_beside_their_annotations(fill, names, expected, form):
+    fill(*(f"in/{name}" for name in names))
+    usable = dataclasses.replace(RULES, usable=lambda name: True)
+    rules = dataclasses.replace(usable, skip=lambda name: "x" if name == "labels" else None)
+    ((_, found),) = layout("in", rules=rules)
+    assert (found, found.form) == (expected, form)
+
+
+def test_options_for_paths_see_the_folder_around_images_and_annotations(fill):
+    fill("in/D/images/1", "in/D/labels/1")
+    ((_, found),) = layout("in", label_from="folder:1")
+    assert found == PathLayout(None, "folder:1")
+    ((_, found),) = layout("in", group_from="folder:1")
+    assert found.facts("D/images/1") == FileFacts(None, "images", "D")
 
 
 def test_folders_are_splits_where_asked(fill):

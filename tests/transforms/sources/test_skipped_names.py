@@ -5,6 +5,7 @@ import pytest
 from recordmill.transforms.sources.files.skipped_names import (
     skipped_among_media,
     skipped_among_rows,
+    skipped_beside_annotations,
 )
 
 
@@ -38,3 +39,19 @@ from recordmill.transforms.sources.files.skipped_names import (
 )
 def test_skipped_names(name: str, media: str | None, rows: str | None) -> None:
     assert (skipped_among_media(name), skipped_among_rows(name)) == (media, rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("Visualization", "visualization"),
+        ("SegmentationClassVisualization", "visualization"),
+        ("AnnotationsVisualisation", "visualization"),
+        ("visualization", None),
+        ("Visualization of 2026", None),
+        ("JPEGImages", None),
+        (".hidden", "hidden"),
+    ],
+)
+def test_skipped_names_beside_annotations(name: str, reason: str | None) -> None:
+    assert skipped_beside_annotations(name) == reason

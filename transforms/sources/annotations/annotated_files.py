@@ -205,7 +205,12 @@ class AnnotatedFiles:
         objects: ObjectLabels,
         unread: LeftUnread,
     ) -> Iterator[ListingPart]:
-        places = np.array([matcher.find(path, key=key) for key, path in _images_of(rows)], np.int64)
+        splits = rows[batch.SPLIT].to_pylist()
+        found_at = (
+            matcher.find(path, key=key, split=split)
+            for (key, path), split in zip(_images_of(rows), splits, strict=True)
+        )
+        places = np.fromiter(found_at, np.int64, len(rows))
         known, blank = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         found = matcher.annotations.read(places[known])
         unread.merge(found.unread)

@@ -48,7 +48,7 @@ _FORMATS: dict[str, AnnotationsByFile] = {".xml": "voc", ".txt": "yolo"}
 # Files that describe a dataset, or list its images or classes.
 _OTHER_TEXT = re.compile(
     r"(readme|license)(\..*)?"
-    r"|(autosplit_)?(classes|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
+    r"|(autosplit_)?(classes|class_names|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
     re.IGNORECASE,
 )
 # Folders of images, and the folders of their annotations, in which paths are the same.

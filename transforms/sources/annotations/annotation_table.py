@@ -18,7 +18,7 @@ class AnnotationReader(abc.ABC):
     """Reader of the annotations of many images.
 
     Attributes:
-      names: Unique names of the images; each is the end of a path.
+      names: Names of the images, unique but for `splits`; each is the end of a path.
       rejects: Annotations that belong to no image.
       notes: Remarks for the user, sentences without a full stop.
       classes: Classes in the order of their numbers.
@@ -32,6 +32,8 @@ class AnnotationReader(abc.ABC):
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
       beside_images: Whether names lack folders such as `images`, beside which the annotations are.
+      splits: Split of the image of each name, if names are unique only in their split.
+      shared: Clause on the first name of images of several splits, for messages.
     """
 
     names: Sequence[str]
@@ -46,6 +48,8 @@ class AnnotationReader(abc.ABC):
     paths: pa.Array | None = None
     keys: Collection[str] = ()
     beside_images: bool = False
+    splits: Sequence[str | None] = ()
+    shared: str = ""
 
     @property
     @abc.abstractmethod

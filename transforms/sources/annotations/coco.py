@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.split_names import canonical_split
-from recordmill.notes import LeftUnread
+from recordmill.notes import LeftUnread, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.strict_json import to_text
@@ -47,7 +47,9 @@ from recordmill.transforms.model.annotations import (
 from recordmill.transforms.sources.annotations.annotation_files import (
     distinct_folders,
     files_of,
+    is_digits,
     is_out_of_range,
+    parse_numbers,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
@@ -62,9 +64,11 @@ _KNOWN = frozenset(
         *("num_keypoints", "category_name", "file_name", "image_name", "width", "height"),
     )
 )
+_NUMBERS = ("bbox", "area", "iscrowd", "keypoints", "segmentation")  # which may be text
 _HEAD = 1 << 16  # bytes
 _SHOWN = 3  # categories in a note
 _FIRST = 1000  # images of a file that are looked for beside it
+_DIGITS = 18  # of an id that is a number
 _LARGEST = 2**62  # square pixels: image sides are below 2**31
 
 
@@ -114,6 +118,8 @@ class _CocoParser:
         self._orphans_segmented = False  # annotations without an image have segmentations
         self._files: list[str] = []
         self._images: dict[str, int] = {}
+        self._by_split: dict[str, dict[str, int]] = {}  # {name of several images: {split: image}}
+        self._shared = ""  # clause on the first such name
         self._names: list[str] = []  # of the images
         self._named_by: list[_File] = []  # the first file that names an image
         self._unread = LeftUnread()
@@ -131,6 +137,8 @@ class _CocoParser:
         self._points: dict[Any, Sequence[str]] = {}  # names of the keypoints of a category
         self._has_keypoints = False
         self._rejects: list[Reject] = []
+        self._texts = 0  # annotations with numbers as text
+        self._first_text = ""
 
     def read(self, place: Location, folder: str) -> None:
         """Read a file in two passes: first images and categories, then annotations.
@@ -174,25 +182,37 @@ class _CocoParser:
             raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
         key = _needed_id(entry.get("id"), where)
         name = file.beside + name
-        index = self._images.setdefault(name, len(self._images))
+        index = self._index(name, file, where)
         if ids.setdefault(key, index) != index:
             raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
             self._names.append(name)
             self._named_by.append(file)
-        elif None not in (file.split, first := self._named_by[index].split) and file.split != first:
-            raise ConfigError(
-                f"{where}: {self._named_by[index].place} names {name!r}, too, as an image of"
-                f" another split ({first} and {file.split}): remove one of the two, or put each"
-                " file into the folder of its images"
-            )
         if self._image_ids is not None:
             self._image_ids.add(index, name, key)
         sides = _sides(entry)
         if sides is not None and self._sides[index] not in (None, sides):
             self._faults[index] = f"{where}: two entries give different sizes of the image"
         self._sides[index] = self._sides[index] or sides
+
+    def _index(self, name: str, file: _File, where: str) -> int:
+        """Return the index of an image. Files of two splits name two images."""
+        new = len(self._names)
+        index = self._images.setdefault(name, new)
+        first = self._named_by[index] if index < new else file
+        if file.split is None and name in self._by_split:
+            raise ConfigError(
+                f"{where}: files of several splits name {name!r}, and the name of this file has no"
+                " split: put each file into the folder of its images, or rename it"
+            )
+        if None in (first.split, file.split) or first.split == file.split:
+            return index
+        self._shared = self._shared or (
+            f"{where}: {first.place} names {name!r}, too, as an image of another split"
+            f" ({first.split} and {file.split})"
+        )
+        return self._by_split.setdefault(name, {}).setdefault(str(file.split), new)
 
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
         where = f"{file}: categories[{number}]"
@@ -219,6 +239,11 @@ class _CocoParser:
                 Reject(f"{file}#annotations[{number}]", "read", Reason.MISSING, why)
             )
             return
+        if _holds_text(entry.get("bbox")) or _holds_text(entry.get("area")):
+            entry = {name: _parsed(one) if name in _NUMBERS else one for name, one in entry.items()}
+            if not _holds_text(entry.get("bbox")):
+                self._first_text = self._first_text or entry_name
+                self._texts += 1
         caption, known = entry.get("caption"), _id(entry.get("id"))
         try:
             alone = "caption" in entry and "bbox" not in entry
@@ -284,7 +309,7 @@ class _CocoParser:
 
     def result(self) -> AnnotationTable:
         """Return the annotations of all files."""
-        count = len(self._images)
+        count = len(self._names)
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
@@ -316,6 +341,11 @@ class _CocoParser:
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
         notes: list[str] = []
+        if self._texts:
+            notes.append(
+                f"the numbers of {count_of(self._texts, 'annotation')} are written as text, such as"
+                f" those of {self._first_text}: they were read as numbers"
+            )
         if self._image_ids is not None:
             numbers = self._image_ids.column(count)
             if numbers is not None:
@@ -350,6 +380,8 @@ class _CocoParser:
             rejects=self._rejects,
             notes=[*notes, *self._unread.notes()],
             by_stem=False,
+            splits=[file.split for file in self._named_by] if self._shared else (),
+            shared=self._shared,
         )
 
 
@@ -366,7 +398,13 @@ def _name_of_url(url: Any) -> str | None:
 
 
 def _id(value: Any) -> int | str | None:
-    """Return an id, None if it is invalid. Accepts whole floats, which pandas writes."""
+    """Return an id, None if it is invalid.
+
+    Accepts whole floats, which pandas writes. The text of a whole number is the same id as this
+    number, unless it begins with zeros.
+    """
+    if isinstance(value, str) and is_digits(value) and len(value) <= _DIGITS:
+        return int(value) if value == "0" or not value.startswith("0") else value
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
@@ -383,6 +421,22 @@ def _is_number(value: Any) -> bool:
     """Return whether a value is a number that a float can hold."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     return known and abs(value) <= sys.float_info.max
+
+
+def _holds_text(value: Any) -> bool:
+    """Return whether a value is text, or a list with text in it."""
+    return str in map(type, value) if isinstance(value, list) else isinstance(value, str)
+
+
+def _parsed(value: Any) -> Any:
+    """Return numbers in place of text, also in lists; the same value if some text is no number."""
+    if isinstance(value, list):
+        found = [*map(_parsed, value)]
+        return value if _holds_text(found) else found
+    try:
+        return parse_numbers([value], "a number")[0] if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

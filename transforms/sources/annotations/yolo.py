@@ -36,7 +36,12 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     parse_numbers,
 )
 
-_NAMES = ("classes.txt", "obj.names", "labels.txt")  # files of class names, one per line
+_NAMES = (
+    "classes.txt",
+    "obj.names",
+    "labels.txt",
+    "class_names.txt",
+)  # files of class names, one per line
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # of Ultralytics and Roboflow
 _HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)
 _KEYPOINTS = re.compile(r"^\s*kpt_shape\s*:\s*\[\s*(\d+)\s*,\s*([23])\s*\]", re.MULTILINE)

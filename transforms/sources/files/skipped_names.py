@@ -20,6 +20,8 @@ DELTA_LOG = "_delta_log"
 # Spark and Hadoop, Databricks' commits, Delta Lake, copies that have not ended.
 _JOB = re.compile(rf"_temporary|_SUCCESS|_(committed|started)_.*|{DELTA_LOG}|.*\._COPYING_")
 _CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d+_of_\d+)?\.arrow")  # results of datasets.map
+# Folders of images with their annotations drawn on them, as LabelMe's converters write them.
+_DRAWN = re.compile(r"(.*[a-z])?Visuali[sz]ations?")
 
 
 def skipped_among_media(name: str) -> str | None:
@@ -32,6 +34,13 @@ def skipped_among_media(name: str) -> str | None:
         return "backup"
     is_lock = name.startswith("~$")  # of a document that is open in an office program
     return "system" if is_lock or name.lower() in _SYSTEM else None
+
+
+def skipped_beside_annotations(name: str) -> str | None:
+    """Return why a file or folder is skipped among annotated images, None if it is not."""
+    if reason := skipped_among_media(name):
+        return reason
+    return "visualization" if _DRAWN.fullmatch(name) else None
 
 
 def skipped_among_rows(name: str) -> str | None:

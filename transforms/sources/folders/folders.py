@@ -40,7 +40,10 @@ from recordmill.transforms.sources.files.other_kinds import (
     TFRECORDS,
     filter_reason,
 )
-from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.skipped_names import (
+    skipped_among_media,
+    skipped_beside_annotations,
+)
 from recordmill.transforms.sources.files.walks import (
     File,
     SkippedPath,
@@ -67,7 +70,10 @@ from recordmill.transforms.sources.folders.references import (
     label_problem,
     no_label,
 )
-from recordmill.transforms.sources.folders.role_folders import holds_no_images
+from recordmill.transforms.sources.folders.role_folders import (
+    holds_masks_of_voc,
+    holds_no_images,
+)
 from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 
@@ -298,10 +304,17 @@ def file_problem(file: File) -> RejectCause | None:
     return None if file.size else EMPTY
 
 
-def _skipped_beside_masks(name: str, *, patterns: Sequence[str]) -> str | None:
-    """Return why a file or folder is skipped among images whose masks are in the same folders."""
-    if reason := skipped_among_media(name):
+def _skipped_beside_masks(name: str, *, patterns: Sequence[str] | None) -> str | None:
+    """Return why a file or folder is skipped among images with masks or other annotations.
+
+    Args:
+      name: Name of the file or folder.
+      patterns: As `FileTree.masks`.
+    """
+    if reason := skipped_beside_annotations(name):
         return reason
+    if patterns is None:
+        return "masks" if holds_masks_of_voc(name) else None
     named = any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     return "masks" if named or holds_no_images(name) else None
 
@@ -334,6 +347,8 @@ class FileTree:
       companions: Files that other options read, such as masks, for which notes are made.
       masks: Names or patterns of folders of masks in the input, which are not read, nor are those
         with a usual name for masks; None if the input holds no masks.
+      annotated: Whether masks or other annotations belong to the images. Folders in which they are
+        drawn, such as `Visualization`, are then not read, nor are the masks of Pascal VOC.
     """
 
     input: str | Inputs
@@ -343,6 +358,7 @@ class FileTree:
     numbers: NumberLabels | None = None
     companions: tuple[Companion, ...] = ()
     masks: tuple[str, ...] | None = None
+    annotated: bool = False
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -370,7 +386,7 @@ class FileTree:
 
     @property
     def _skip(self) -> SkipRule:
-        if self.masks is None:
+        if not self.annotated:
             return skipped_among_media
         return functools.partial(_skipped_beside_masks, patterns=self.masks)
 

@@ -34,11 +34,16 @@ from recordmill.transforms.sources.files.partitions import (
 from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.walks import File, walk
 from recordmill.transforms.sources.folders.path_names import FileFacts, PathLayout, file_split
-from recordmill.transforms.sources.folders.role_folders import holds_no_images, is_image_folder
+from recordmill.transforms.sources.folders.role_folders import (
+    holds_no_images,
+    images_beside_annotations,
+    is_image_folder,
+)
 from recordmill.transforms.sources.folders.unused_splits import (
     IGNORE,
     UnusedSplits,
     divide,
+    given_splits,
     keep,
     near_split,
     refuse_near_splits,
@@ -277,7 +282,18 @@ def _lay_out_one(
             return archives.folders_in(path)
         return _folders_in(root.root / path, rules)
 
-    given = root
+    given, inside = root, None
+    plain = root.is_folder and archives is None
+    by_default = inputs.split_from == "auto" and inputs.label_from is None
+    if (
+        plain
+        and by_default
+        and len(folders) == 1
+        and _images_beside(root.root / folders[0]) is not None
+    ):
+        (inside,) = folders  # the layout is that of the folders in it
+        folders = folders_in(inside)
+        root = dataclasses.replace(root, root=root.root / inside)
     images = [name for name in folders if rules.with_masks and is_image_folder(name)]
     if len(images) == 1:  # its folders name splits and classes, as if it were the input
         folders = folders_in(images[0])
@@ -300,6 +316,9 @@ def _lay_out_one(
             )
         if archives is None:
             inner = tuple(f"{folders[0]}/{name}" for name in found)
+    beside = None
+    if plain and layout.splits == "folders":
+        beside = _images_beside(root.root / folders[0])
     by_user = inputs.split_from == "folders"
     open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
     unused = None
@@ -319,6 +338,8 @@ def _lay_out_one(
         split_map=inputs.split_map,
         columns=tuple(inputs.column_from.values()),
         keys=inputs.key_from,
+        inside=inside,
+        images=beside,
     )
     return LaidOutInput(given, layout, split, archives, inner, unused)
 
@@ -348,7 +369,9 @@ def _layout_of(
     splits: str | None = "folders"
     below_images = False
     if key is None:
-        splits = _splits_from(root, folders, inputs, holds_records, file_names, rules)
+        splits = _splits_from(
+            root, folders, inputs, holds_records, file_names, rules, archived=archives is not None
+        )
         open_ = splits is None and inputs.split_from == "auto" and split is None
         if open_ and _splits_below_images(folders, folders_in, holds_records):
             splits, below_images = BELOW_IMAGES, True
@@ -410,6 +433,8 @@ def _splits_from(
     holds_records: Callable[[str], bool],
     file_names: Callable[[], Iterable[str]] | None,
     rules: LayoutRules,
+    *,
+    archived: bool,
 ) -> str | None:
     """Return what names the splits of an input."""
     match inputs.split_from:
@@ -440,10 +465,12 @@ def _splits_from(
                     f" to hold masks of their images ({unnamed}):"
                     f" {option_name('masks', root.given.path)} reads these as masks"
                 )
+            by_split = {name: one for name, one in zip(folders, found, strict=True) if one}
+            by_input = given_splits(root, by_split, archived=archived)
             raise ConfigError(
                 f"{root.given} holds folders named as splits ({named}) beside others ({unnamed}):"
-                f" {option_name('split_from', 'folders')} makes each of them a split,"
-                f" {option_name('split_from')} none ignores the names"
+                f" {by_input} reads only the splits, {option_name('split_from', 'folders')} makes"
+                f" each of them a split, {option_name('split_from')} none ignores the names"
             )
         return "folders"
     return None if file_names is None else _files_as_splits(root, file_names())
@@ -518,6 +545,15 @@ def _holds_records(root: Location, name: str, *, rules: LayoutRules) -> bool:
         isinstance(one, File) and usable(one.key.rpartition("/")[2])
         for one in walk(root / name, rules.skip, depth=1)
     )
+
+
+def _images_beside(place: Location) -> str | None:
+    """Return the name of a folder of images in a folder, beside one of their annotations."""
+    try:
+        entries = place.list_dir()
+    except PathError:
+        return None  # the walk rejects the folder
+    return images_beside_annotations(entry.name for entry in entries if entry.kind == "dir")
 
 
 def _folders_in(place: Location, rules: LayoutRules) -> list[str]:

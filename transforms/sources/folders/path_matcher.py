@@ -8,10 +8,15 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.storage.members import MARK
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
-from recordmill.transforms.sources.folders.role_folders import without_image_folders
+from recordmill.transforms.sources.folders.role_folders import (
+    folder_of_images,
+    without_image_folders,
+)
 
 _NAMED = 5  # number of examples of images without annotations
 
@@ -55,6 +60,14 @@ class NamedPaths(Protocol):
     def beside_images(self) -> bool:
         """True if names lack folders such as `images`."""
 
+    @property
+    def splits(self) -> Sequence[str | None]:
+        """Splits of the names, if names are unique only in their split."""
+
+    @property
+    def shared(self) -> str:
+        """Clause on the first name of images of several splits, for messages."""
+
 
 _Named = TypeVar("_Named", bound=NamedPaths)
 
@@ -85,6 +98,10 @@ class PathMatcher(Generic[_Named]):
         self.annotations = annotations
         self._where, self._noun, self._files = where, noun, files
         self._at = {normal_name(name): n for n, name in enumerate(annotations.names)}
+        self._by_split: dict[str, dict[str | None, int]] = {}
+        for n, split in enumerate(annotations.splits):
+            name = normal_name(annotations.names[n])
+            self._by_split.setdefault(name, {})[split] = n
         self._used: dict[int, tuple[str, str | None]] = {}
         self._near: dict[str, str] = {}  # {name in the annotations: key of the nearest image}
         self.blank = 0
@@ -95,16 +112,21 @@ class PathMatcher(Generic[_Named]):
         """Number of images that have annotations."""
         return len(self._used)
 
-    def find(self, path: str, *, key: str) -> int:
+    def find(self, path: str, *, key: str, split: str | None = None) -> int:
         """Return the index of the annotations of an image, -1 without annotations.
 
         The same image may have several keys.
+
+        Args:
+          path: Path of the image.
+          key: Its path relative to its input.
+          split: Its split, if the folders in the key do not name one.
 
         Raises:
           ConfigError: they also match another image. It is ambiguous which one they describe, and
             the other image may already be a record.
         """
-        at = self._look_up(path)
+        at = self._look_up(path, self._splits_of(key, split))
         if at < 0:
             self.blank += 1
             self.examples += [key] if self.blank <= _NAMED else []
@@ -122,11 +144,11 @@ class PathMatcher(Generic[_Named]):
 
     def has(self, path: str) -> bool:
         """Return whether an image has annotations, without marking them as used."""
-        return self._look_up(path) >= 0
+        return self._look_up(path, self._splits_of(path)) >= 0
 
     def see(self, key: str) -> None:
         """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
-        at = self._look_up(key)
+        at = self._look_up(key, self._splits_of(key))
         if at >= 0:
             other, path = self._used.setdefault(at, (key, None))
             if path is not None and not _is_reject(key, other, path):
@@ -162,24 +184,31 @@ class PathMatcher(Generic[_Named]):
     def _difference(self, name: str, key: str) -> str:
         return difference(name, posixpath.splitext(key)[0] if self.annotations.by_stem else key)
 
-    def _look_up(self, path: str) -> int:
-        at = self._longest_end(path)
+    def _splits_of(self, key: str, split: str | None = None) -> Sequence[str]:
+        """Return the splits that an image may have, the most likely first, if they matter."""
+        if not self._by_split:
+            return ()
+        folders = map(canonical_split, reversed(key.split("/")[:-1]))
+        return [one for one in (*folders, split) if one is not None]
+
+    def _look_up(self, path: str, splits: Sequence[str]) -> int:
+        at = self._longest_end(path, splits)
         if at < 0 and self.annotations.beside_images:
-            at = self._longest_end(without_image_folders(path))
+            at = self._longest_end(without_image_folders(path), splits)
         return at
 
-    def _longest_end(self, path: str) -> int:
+    def _longest_end(self, path: str, splits: Sequence[str]) -> int:
         parts = path.split("/")
         if self.annotations.by_stem:
             stem, dot, _ = parts[-1].rpartition(".")
             parts[-1] = stem if stem and dot else parts[-1]
         for start in range(len(parts)):
-            found = self._named("/".join(parts[start:]))
+            found = self._named("/".join(parts[start:]), splits)
             for of_images, of_annotations in self.annotations.folders:
                 if of_images in parts[start:-1]:
                     last = len(parts) - 2 - parts[-2::-1].index(of_images)
                     other = self._named(
-                        "/".join([*parts[start:last], of_annotations, *parts[last + 1 :]])
+                        "/".join([*parts[start:last], of_annotations, *parts[last + 1 :]]), splits
                     )
                     if found >= 0 <= other:
                         raise self._two_files(path, found, other)
@@ -188,14 +217,33 @@ class PathMatcher(Generic[_Named]):
                 return found
         return -1
 
-    def _named(self, name: str) -> int:
+    def _named(self, name: str, splits: Sequence[str]) -> int:
         """Return the index of the annotations of an image with this name, -1 without any."""
         for own, theirs in self.annotations.suffixes:
             if name.endswith(own):
-                at = self._at.get(name.removesuffix(own) + theirs)
+                stem = name.removesuffix(own) + theirs
+                at = self._at.get(stem)
                 if at is not None:
-                    return at
+                    return self._of_split(stem, splits) if self._by_split else at
         return -1
+
+    def _of_split(self, name: str, splits: Sequence[str]) -> int:
+        """Return the index of the annotations with a name that are of one of the splits.
+
+        Raises:
+          ConfigError: The image has no split, and files of several splits name it.
+        """
+        found = self._by_split[name]
+        if not splits and len(found) > 1:
+            split, *_ = filter(None, found)
+            raise ConfigError(
+                f"{self.annotations.shared}, and the path of the image has no folder of a split:"
+                " remove one of the two, put each file into the folder of its images, or name the"
+                f" split of the images, as in {option_name('input', f'{split}=FOLDER')}"
+            )
+        if not splits:
+            return next(iter(found.values()))
+        return next((found[one] for one in (*splits, None) if one in found), -1)
 
     def _two_files(self, path: str, *found: int) -> ConfigError:
         one, other = (repr(self.annotations.names[at]) for at in found)
@@ -206,10 +254,14 @@ class PathMatcher(Generic[_Named]):
 
     def _ambiguous(self, at: int, *keys: str) -> ConfigError:
         one, other = sorted(keys)
+        folders = [found for key in keys if (found := folder_of_images(key)) is not None]
+        only = ""
+        if len(folders) == 1:
+            only = f", or pass the images alone: {option_name('input', f'.../{folders[0]}')}"
         return ConfigError(
             f"{self._where}: {self.annotations.names[at]!r} matches two {self._files}, {one!r} and"
             f" {other!r}, which is ambiguous: write a longer part of the path in the {self._noun},"
-            " or remove one of the two from the input"
+            f" or remove one of the two from the input{only}"
         )
 
 

@@ -45,6 +45,8 @@ class PathLayout:
       with_masks: Whether folders such as `images`, which are beside those of masks, mean nothing.
       columns: The parts of a path that are columns, as `Inputs.column_from`.
       keys: As `Inputs.key_from`.
+      inside: The only top folder, if images and their annotations are in folders in it.
+      images: Folder of the images in those of the splits, if their annotations are beside it.
     """
 
     splits: str | None = None
@@ -57,6 +59,8 @@ class PathLayout:
     with_masks: bool = False
     columns: tuple[str, ...] = ()
     keys: str | None = None
+    inside: str | None = None
+    images: str | None = None
 
     @property
     def depth(self) -> int:
@@ -69,7 +73,9 @@ class PathLayout:
         if self._split is not None:
             return f"a path in which --split-from {self.splits} is a split"
         parts = ["SPLIT"] if self.splits == "folders" else []
-        if self.labels in ("top", "parent"):
+        if self.images is not None:
+            parts.append(self.images)
+        elif self.labels in ("top", "parent"):
             parts.append("LABEL")
         if self.partitions:
             roles = {self.split_key: "SPLIT", self.label_key: "LABEL"}
@@ -83,12 +89,15 @@ class PathLayout:
 
     def facts(self, key: str) -> FileFacts:
         """Return the facts in the path of a file, given its path relative to the input."""
+        outer = [self.inside] if self.inside and key.startswith(f"{self.inside}/") else []
+        key = key.removeprefix(f"{self.inside}/")
         *folders, name = (without_image_folders(key) if self.with_masks else key).split("/")
         below = self._below_split(folders)
         if self.partitions:
             split, label = self._of_partitions(key, folders, below)
         else:
             split, label = self._split_of(folders, name), self._label_of(below, name)
+        below = [*outer, *below]
         return FileFacts(
             split,
             label,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 from recordmill.format.split_names import canonical_split
 
@@ -23,7 +24,9 @@ _WORDS = (
     "|ground[-_ ]?truths?"
     "|seg|segmentations?|segmentationclass(aug|raw)?|trimaps?"
 )
-_OBJECTS = re.compile(r"segmentationobject", re.IGNORECASE)  # ids of objects, not of classes
+# Ids of objects, not of classes.
+_OBJECTS = re.compile(rf"segmentationobject{_FORMAT}", re.IGNORECASE)
+_OF_VOC = re.compile(rf"segmentation(class|object){_FORMAT}", re.IGNORECASE)
 _MASKS = re.compile(
     rf"(?P<of>.*?)[-_ ]?({_WORDS}){_FORMAT}|({_WORDS})[-_ ](?P<behind>.+)", re.IGNORECASE
 )
@@ -57,6 +60,11 @@ def holds_no_images(name: str) -> bool:
     return folder_of_masks(name) is not None or _OBJECTS.fullmatch(name) is not None
 
 
+def holds_masks_of_voc(name: str) -> bool:
+    """Return whether a folder holds masks, which Pascal VOC has beside its boxes."""
+    return _OF_VOC.fullmatch(name) is not None
+
+
 def path_of_image(path: str) -> str | None:
     """Return the path of the image of a mask, without folders that name either.
 
@@ -72,6 +80,23 @@ def path_of_image(path: str) -> str | None:
         return None
     kept = (folder if of is None else of for folder, of in zip(folders, found, strict=True))
     return "/".join([*filter(None, kept), name])
+
+
+def images_beside_annotations(folders: Iterable[str]) -> str | None:
+    """Return the name of the folder of images beside folders of masks, labels or annotations.
+
+    None if there is no such folder, or several.
+    """
+    names = [*folders]
+    found = [name for name in names if is_image_folder(name)]
+    return found[0] if len(found) == 1 and any(map(holds_no_images, names)) else None
+
+
+def folder_of_images(path: str) -> str | None:
+    """Return the path of the first folder around a file that is such as `images`, None without."""
+    *folders, _ = path.split("/")
+    at = next((n for n, name in enumerate(folders, 1) if is_image_folder(name)), None)
+    return None if at is None else "/".join(folders[:at])
 
 
 def without_image_folders(path: str) -> str:

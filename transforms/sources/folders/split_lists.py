@@ -31,6 +31,8 @@ class _Names(NamedTuple):
     suffixes: Sequence[tuple[str, str]] = (("", ""),)
     folders: Sequence[tuple[str, str]] = ()
     beside_images: bool = False
+    splits: Sequence[str | None] = ()
+    shared: str = ""
 
 
 class _Line(NamedTuple):

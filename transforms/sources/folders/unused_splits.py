@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split, in_order
@@ -181,18 +181,29 @@ def refuse_near_splits(root: InputRoot, folders: Sequence[str], *, archived: boo
     found = {name: split for name in folders if (split := near_split(name)) is not None}
     if len(found) < len(folders) or len({*found.values()}) < 2:
         return
+    inputs = given_splits(root, found, archived=archived)
+    raise ConfigError(
+        f"the names of all folders of {root.given} contain names of splits ({some([*found])}):"
+        f" {inputs} takes them as splits; {IGNORE}"
+    )
+
+
+def given_splits(root: InputRoot, found: Mapping[str, str], *, archived: bool) -> str:
+    """Return the inputs that name the split of each folder, for a message.
+
+    Args:
+      root: The input that holds the folders.
+      found: {name of a folder: its split}.
+      archived: Whether the folders are those in archives.
+    """
     where = "FOLDER" if archived else str(root.root).rstrip("/")
     inputs = [
-        f"--input {shlex.quote(f'{split}={where}/{name}/**')}"
-        for split in in_order(found.values())
+        f"--input {shlex.quote(f'{split}={where}/{name}')}"
+        for split in in_order({*found.values()})
         for name in sorted(found)
         if found[name] == split
     ]
-    unpack = "unpack the archives, and then " if archived else ""
-    raise ConfigError(
-        f"the names of all folders of {root.given} contain names of splits ({some([*found])}):"
-        f" {unpack}{' '.join(dict.fromkeys(inputs))} takes them as splits; {IGNORE}"
-    )
+    return ("unpack the archives, and then " if archived else "") + " ".join(inputs)
 
 
 def near_split(name: str) -> str | None:

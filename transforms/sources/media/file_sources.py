@@ -30,6 +30,7 @@ def source_of_files(
     numbers: NumberLabels | None = None,
     companions: Sequence[Companion] = (),
     masks: tuple[str, ...] | None = None,
+    annotated: bool = False,
     segments: tuple[str, ...] | None = None,
     worker_limits: TaskLimits = DEFAULT_LIMITS,
     objects: ObjectColumns | None = None,
@@ -46,6 +47,7 @@ def source_of_files(
       numbers: As in `FileTree`.
       companions: As in `FileTree`.
       masks: As in `FileTree`.
+      annotated: As in `FileTree`.
       segments: `segment_columns` of `FileList`.
       worker_limits: As in `MediaRows`.
       objects: As in `MediaRows`.
@@ -73,6 +75,7 @@ def source_of_files(
             numbers=numbers,
             companions=tuple(companions),
             masks=masks,
+            annotated=annotated,
         )
     return FileList(path=inputs, segment_columns=segments, **columns, **listed)
 
