@@ -71,7 +71,7 @@ def _publish(
     else:
         if manifest is not None:
             staging.sweep()
-        lock.end_detached_job(staging.root.parent)
+        lock.end_cluster_job(staging.root.parent)
     if manifest is None:  # fail, so that the runner does not report success
         verdict = staging.verdict()
         raise RunError("" if verdict is None else verdict.message)

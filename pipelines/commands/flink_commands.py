@@ -54,8 +54,7 @@ class _JobConfig:
         None,
         group=_JOB,
         metavar="FOLDER",
-        help="Instead of --job: the output folder of a job that was submitted with --detach to the"
-        " cluster of --flink-master.",
+        help="Instead of --job: the output folder of a job on the cluster of --flink-master.",
     )
 
     def __post_init__(self) -> None:
@@ -69,14 +68,14 @@ class _JobConfig:
         return Cluster.parse(master, token_file=token, ca_file=ca)
 
     def find(self) -> tuple[Cluster, str] | None:
-        """Return the cluster and the id of the job; None if no detached job holds the output."""
+        """Return the cluster and the id of the job; None if no Flink job holds the output."""
         if self.flink_master is not None and self.job is not None:
             return self._cluster(self.flink_master), self.job
         assert self.output is not None
-        found = lock.detached_job(Location.parse(self.output) / FOLDER)
+        found = lock.cluster_job(Location.parse(self.output) / FOLDER)
         if found is None:
             return None
-        url, job = found
+        url, job = found.cluster, found.job
         cluster = None if self.flink_master is None else self._cluster(self.flink_master)
         if cluster is None or cluster.url != url:
             # Another user of the output may have written the file that names the cluster.
@@ -165,7 +164,7 @@ def status_main(argv: Sequence[str]) -> int:
         facts: dict[str, Any] = _in_output(output)
         if not facts:
             raise RunError(
-                f"--output {shown(output)}: no detached job writes to it, and it holds no dataset"
+                f"--output {shown(output)}: no Flink job writes to it, and it holds no dataset"
             )
     else:
         cluster, job = found
@@ -190,7 +189,7 @@ def cancel_main(argv: Sequence[str]) -> int:
     found = config.find()
     if found is None:
         raise RunError(
-            f"--output {config.output}: no detached job writes to it; there is nothing to cancel"
+            f"--output {config.output}: no Flink job writes to it; there is nothing to cancel"
         )
     cluster, job = found
     ended = cluster.status(job).ended

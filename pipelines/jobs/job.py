@@ -130,25 +130,35 @@ class Job:
         *,
         on_listed: Callable[[int], None],
         on_interpreted: Callable[[Mapping[str, str]], None] = lambda facts: None,
+        follow: Callable[[lock.ClusterJob], None] | None = None,
         is_running: lock.IsRunning | None = None,
         private: bool = True,
     ) -> JobOutcome:
         """Run the job, or the rest of it if an earlier run was interrupted.
 
         run_pipeline: builds and runs the pipeline. on_listed: called with numbers of listed rows.
-        on_interpreted: called with the content of `interpret` before the pipeline. is_running:
-        returns if a detached job (cluster, job) still runs. private: only this user sees staging.
+        on_interpreted: called with the content of `interpret` before the pipeline. follow: waits
+        for the job that an earlier run has left on a cluster. is_running: returns if such a job
+        still runs. private: only this user sees staging.
 
         Raises:
           ConfigError: the options or the input cannot be used.
           RunError: the job failed.
         """
         self.check_output()
+        follows = None if follow is None or self.config.detach else self.id
         with (
-            lock.hold_lock(self.output / FOLDER, is_running=is_running, private=private),
+            lock.hold_lock(
+                self.output / FOLDER, is_running=is_running, follows=follows, private=private
+            ) as running,
             self.staging.dropped_if_refused(),
         ):
-            return self._run(run_pipeline, on_listed, on_interpreted)
+            if running is not None and follow is not None:
+                follow(running)
+            outcome = self._run(run_pipeline, on_listed, on_interpreted)
+            # The job of the earlier run has published the dataset.
+            ended = running is not None and outcome.status == "unchanged"
+            return dataclasses.replace(outcome, resumed=True) if ended else outcome
 
     def _run(
         self,

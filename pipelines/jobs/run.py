@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recordmill import strict_json
-from recordmill.errors import RunError
+from recordmill.errors import RunError, StorageError
 from recordmill.format.manifest import JOB, JobContent, load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, Staging
@@ -57,7 +57,7 @@ def run(
     progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
 
     def activity() -> Snapshot | None:
-        with suppress(RunError):  # the job reads damaged files itself, and reports them
+        with contextlib.suppress(RunError):  # the job reads damaged files itself, and reports them
             return progress.poll()
         return None
 
@@ -65,13 +65,19 @@ def run(
         if on_flink is None:
             run_here(road.build, workers=process_count(config.workers), checks=False)
             return
-        if config.detach:
-            lock.record_detached_job(job.output / FOLDER, on_flink.url, on_flink.id)
-        try:
-            on_flink.run(road.build, activity=activity, is_working=progress.is_writing)
-        except BaseException:
-            lock.end_detached_job(job.output / FOLDER)
-            raise
+        with _recorded(job, on_flink) as record:
+            on_flink.run(
+                road.build, activity=activity, is_working=progress.is_writing, on_submit=record
+            )
+
+    def follow(running: lock.ClusterJob) -> None:
+        assert on_flink is not None, "only a run on its cluster follows a job"
+        print(
+            f"{prog}: following the Flink job {running.job}, which an earlier run has started",
+            file=sys.stderr,
+        )
+        with _recorded(job, on_flink):
+            on_flink.follow(running.job, activity=activity, is_working=progress.is_writing)
 
     watcher = Watcher(progress.poll, quiet=config.quiet)
     with exit_on_signals(watcher, on_flink, prog), watcher:
@@ -79,6 +85,7 @@ def run(
             run_pipeline,
             on_listed=progress.listed,
             on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
+            follow=follow,
             is_running=functools.partial(_is_running, on_flink),
             private=on_flink is None or on_flink.is_private,
         )
@@ -123,28 +130,70 @@ def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog:
     )
 
 
-def _is_running(on_flink: FlinkJob | None, cluster: str, job: str) -> bool:
-    """Return whether a detached job still runs, if this command names its cluster.
+@contextlib.contextmanager
+def _recorded(job: Job, on_flink: FlinkJob) -> Iterator[Callable[[bool], None]]:
+    """Yield a function that records the job on a cluster (`on_submit` of `FlinkJob.run`).
 
-    A file in the output gives the cluster, and may have been written by somebody else.
+    The record is removed when the job has ended. It stays if the job is detached, or if the cluster
+    does not say that it has ended.
     """
-    if on_flink is None or on_flink.url != cluster:
+    folder = job.output / FOLDER
+
+    def record(accepted: bool) -> None:
+        lock.record_cluster_job(
+            folder,
+            lock.ClusterJob(
+                cluster=on_flink.url,
+                job=on_flink.id,
+                run=job.id,
+                detached=job.config.detach,
+                accepted=accepted,
+                needs_command=on_flink.needs_command,
+            ),
+        )
+
+    def end() -> None:
+        if on_flink.url and on_flink.has_ended:
+            with contextlib.suppress(StorageError):  # the next run removes it
+                lock.end_cluster_job(folder)
+
+    with lock.released_by(end):
+        try:
+            yield record
+        except BaseException:
+            end()
+            raise
+        if not job.config.detach:
+            end()
+
+
+def _is_running(on_flink: FlinkJob | None, job: lock.ClusterJob) -> bool:
+    """Return whether a job of an earlier run still runs, if this command names its cluster.
+
+    A file in the output gives the cluster, and may have been written by somebody else. A job whose
+    workers ended with its command is cancelled.
+    """
+    if on_flink is None or on_flink.url != job.cluster:
         raise RunError(
-            f"the Flink job {job} at {cluster} holds the output, and this command does not name"
-            " that cluster to ask it: if you trust it, pass --runner flink"
-            f" --flink-master {cluster}; if it no longer exists, remove {lock.DETACHED} from"
+            f"the Flink job {job.job} at {job.cluster} holds the output, and this command does not"
+            " name that cluster to ask it: if you trust it, pass --runner flink"
+            f" --flink-master {job.cluster}; if it no longer exists, remove {lock.CLUSTER_JOB} from"
             f" {FOLDER} in the output"
         )
     from recordmill.runners.flink.rest import ClusterError
 
     try:
-        return on_flink.is_running(job)
+        running = on_flink.is_running(job.job, accepted=job.accepted)
+        if running and job.needs_command:
+            on_flink.cancel_other(job.job)
+            return False
     except ClusterError as error:
         raise RunError(
-            f"the Flink job {job} holds the output, and its cluster does not say whether it is"
-            f" still running: {error}. If that cluster no longer exists, remove {lock.DETACHED}"
+            f"the Flink job {job.job} holds the output, and its cluster does not say whether it is"
+            f" still running: {error}. If that cluster no longer exists, remove {lock.CLUSTER_JOB}"
             f" from {FOLDER} in the output"
         ) from error
+    return running
 
 
 def _print_interpretation(facts: Mapping[str, str]) -> None:

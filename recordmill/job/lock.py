@@ -1,9 +1,9 @@
 """The lock of an output folder: one job at a time writes to it.
 
 On a local filesystem it is a kernel lock (flock), which ends with its process, so there are no
-stale locks. On object stores it is a claim that its holder renews (`claims`). A detached job, which
-continues after its submitter has exited, is recorded in a file beside the lock; its cluster reports
-whether it still runs.
+stale locks. On object stores it is a claim that its holder renews (`claims`). A job on a cluster,
+which continues after its submitter has exited or was killed, is recorded in a file beside the lock;
+its cluster reports whether it still runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import datetime
 import fcntl
 import math
 import os
+import re
 import socket
 import stat
 import sys
@@ -29,14 +30,12 @@ from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import raise_storage_errors, short_cause
 
 NAME = "lock.json"
-DETACHED = "detached.json"
+CLUSTER_JOB = "cluster-job.json"
 
 _OTHER = (
     "{} is the place of the lock file, but it is a symbolic link or not a regular file: remove it,"
     " then run the same command again"
 )
-
-IsRunning = Callable[[str, str], bool]
 
 _releases: list[Callable[[], None]] = []  # of the locks that this process holds or acquires
 _RELEASE_SECONDS = 10.0  # a store that does not answer delays the end of a process no longer
@@ -46,7 +45,7 @@ def release_all() -> None:
     """Release all locks of this process, which ends right afterwards; called from any thread."""
 
     def release() -> None:
-        for one in _releases[:]:
+        for one in reversed(_releases):
             with contextlib.suppress(StorageError, OSError):
                 one()
 
@@ -57,7 +56,7 @@ def release_all() -> None:
 
 
 @contextlib.contextmanager
-def _released_by(release: Callable[[], None]) -> Iterator[None]:
+def released_by(release: Callable[[], None]) -> Iterator[None]:
     """Let `release_all` call a function while the block runs."""
     _releases.append(release)
     try:
@@ -70,16 +69,43 @@ class LockedError(RunError):
     """Another run holds the lock of the output."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterJob:
+    """A job on a cluster that writes to an output.
+
+    cluster: URL. job: the cluster's id of it. run: name of the staging folder of its command.
+    detached: whether no command follows it. accepted: whether the cluster has accepted it; the
+    submission of a job that is not accepted may still be in progress. needs_command: whether its
+    workers are processes of the command, and end with it.
+    """
+
+    cluster: str
+    job: str
+    run: str = ""
+    detached: bool = True
+    accepted: bool = True
+    needs_command: bool = False
+
+
+IsRunning = Callable[[ClusterJob], bool]
+
+
 @contextlib.contextmanager
 def hold_lock(
-    folder: Location, *, is_running: IsRunning | None = None, private: bool = True
-) -> Iterator[None]:
+    folder: Location,
+    *,
+    is_running: IsRunning | None = None,
+    follows: str | None = None,
+    private: bool = True,
+) -> Iterator[ClusterJob | None]:
     """Hold the lock of `folder`, which is created if missing; the lock file is deleted afterwards.
 
+    Yields the job that an earlier run of the same command has left running on a cluster, or None.
     Nothing is written or deleted through a symbolic link in the folder that contains it.
 
-    is_running: returns whether the detached job of an earlier run, (cluster, job), still runs;
-      without it such a job counts as running.
+    is_running: returns whether a job of an earlier run still runs; without it such a job counts as
+      running.
+    follows: the staging folder of the command that takes over its own job; None takes over none.
     private: whether other users of the machine may not look into a local folder.
 
     Raises:
@@ -87,53 +113,50 @@ def hold_lock(
     """
     folder = folder.parent.without_links() / folder.name
     with _flock(folder, private=private) if folder.is_local else _claim(folder):
-        _check_detached(folder, is_running)
-        yield
+        yield _running_job(folder, is_running, follows)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Detached:
-    """The detached job that writes to an output."""
-
-    cluster: str
-    job: str
+def record_cluster_job(folder: Location, job: ClusterJob) -> None:
+    """Record a job that writes to the output even after the lock is released."""
+    (folder / CLUSTER_JOB).write_bytes(strict_json.to_text(vars(job), ascii_only=True).encode())
 
 
-def record_detached_job(folder: Location, cluster: str, job: str) -> None:
-    """Record that a job on a cluster writes to the output after the lock is released."""
-    claim = {"cluster": cluster, "job": job}
-    (folder / DETACHED).write_bytes(strict_json.to_text(claim, ascii_only=True).encode())
-
-
-def detached_job(folder: Location) -> tuple[str, str] | None:
-    """Return the (cluster, job) of the output's detached job; None if there is none."""
-    place = folder / DETACHED
+def cluster_job(folder: Location) -> ClusterJob | None:
+    """Return the recorded job of the output; None if there is none."""
+    place = folder / CLUSTER_JOB
     if not place.exists():
         return None
     content = place.read_bytes()
     with damage_of(shown(place), advice="delete it if that job has ended"):
-        claim = read_as(_Detached, parse_json(content))
-        return claim.cluster, claim.job
+        found = read_as(ClusterJob, parse_json(content))
+        if re.fullmatch("[0-9a-f]{32}", found.job) is None:
+            raise ValueError(f"expected 32 hexadecimal digits as its job, got {found.job!r}")
+        return found
 
 
-def end_detached_job(folder: Location) -> None:
-    """Release the output; the last step of a detached job."""
-    (folder / DETACHED).delete(missing_ok=True)
+def end_cluster_job(folder: Location) -> None:
+    """Remove the record of a job that has ended; the last step of a detached job."""
+    (folder / CLUSTER_JOB).delete(missing_ok=True)
     _delete_if_empty(folder)
 
 
-def _check_detached(folder: Location, is_running: IsRunning | None) -> None:
-    found = detached_job(folder)
+def _running_job(
+    folder: Location, is_running: IsRunning | None, follows: str | None
+) -> ClusterJob | None:
+    found = cluster_job(folder)
     if found is None:
-        return
-    cluster, job = found
-    if is_running is None or is_running(cluster, job):
+        return None
+    if is_running is None or is_running(found):
+        if is_running is not None and not found.detached and found.run == follows:
+            return found
         raise LockedError(
-            f"another run is writing to {shown(folder.parent)}: the Flink job {job} at {cluster}"
-            f" holds the lock. Wait until it is done, or stop it: recordmill cancel --flink-master"
-            f" {cluster} --job {job}; then run the same command again to continue"
+            f"another run is writing to {shown(folder.parent)}: the Flink job {found.job} at"
+            f" {found.cluster} holds the lock. Wait until it is done, or stop it: recordmill cancel"
+            f" --flink-master {found.cluster} --job {found.job}; then run the same command again to"
+            " continue"
         )
-    (folder / DETACHED).delete(missing_ok=True)
+    (folder / CLUSTER_JOB).delete(missing_ok=True)
+    return None
 
 
 @contextlib.contextmanager
@@ -144,7 +167,7 @@ def _claim(folder: Location) -> Iterator[None]:
         claim.end()
         _delete_if_empty(folder)
 
-    with _released_by(release):
+    with released_by(release):
         folder.make_dirs()
         try:
             with hold_claim(folder, claim=claim):
@@ -187,7 +210,7 @@ def _flock(folder: Location, *, private: bool) -> Iterator[None]:
                 os.rmdir(empty.local_path)
 
     try:
-        with _released_by(release):
+        with released_by(release):
             with raise_storage_errors("change the mode of", folder):
                 _set_mode(folder.local_path, private=private)
             yield

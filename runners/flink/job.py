@@ -14,17 +14,9 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import IO, Any
+from typing import IO
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import (
-    FlinkRunnerOptions,
-    PipelineOptions,
-    PortableOptions,
-    StandardOptions,
-)
-from apache_beam.runners.portability.portable_runner import PortableRunner
-from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import option_name
@@ -42,7 +34,14 @@ from recordmill.runners.flink.jar import (
     write_job_jar,
 )
 from recordmill.runners.flink.options import FlinkOptions
-from recordmill.runners.flink.rest import Cluster, ClusterError, JobStatus
+from recordmill.runners.flink.pipeline_proto import beam_options_of, pipeline_proto
+from recordmill.runners.flink.rest import (
+    Cluster,
+    ClusterError,
+    JobStatus,
+    NoSuchJobError,
+    RejectedError,
+)
 from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import peers, versions
 from recordmill.runners.workers.pool import WorkerPool
@@ -54,6 +53,7 @@ _POLL_FRACTION = 0.01  # of the time since the start: a short job ends soon afte
 # Interval of full status requests, which are made only while the staging folder shows no progress:
 # the JobManager then collects the metrics of all tasks.
 _STATUS_SECONDS = 3.0
+_DUPLICATE = "already been submitted"  # in Flink's answer to a second job of the same id
 _UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up
 
 
@@ -114,7 +114,7 @@ class FlinkJob:
         self._folder: str | None = None
         self._status: JobStatus | None = None
         self._status_time = 0.0
-        self._submitted = False
+        self._submitted = self._accepted = False
 
     @property
     def url(self) -> str:
@@ -126,9 +126,47 @@ class FlinkJob:
         """True if all workers are processes of this user."""
         return self._cluster is None and self._environment in ("loopback", "process")
 
-    def is_running(self, job: str) -> bool:
-        """Return whether the cluster still works on another job. Raises ClusterError."""
-        return self._cluster is not None and self._cluster.is_running(job)
+    @property
+    def needs_command(self) -> bool:
+        """True if the workers are processes of this command, and end with it."""
+        return self._environment == "loopback"
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the job certainly does not run, and will not start any more."""
+        if self._cluster is None or not self._submitted:
+            return True
+        try:
+            return self._cluster.status(self.id).ended
+        except NoSuchJobError:
+            return self._accepted
+        except ClusterError:
+            return False
+
+    def is_running(self, job: str, *, accepted: bool = True) -> bool:
+        """Return whether the cluster still works on a job of an earlier command.
+
+        accepted: whether the cluster has accepted the job. Otherwise, if it does not know the job,
+          the submission may still be in progress, so that this job takes the same id: Flink accepts
+          one of the two.
+
+        Raises:
+          ClusterError: the cluster does not answer.
+        """
+        if self._cluster is None:
+            return False
+        try:
+            return not self._cluster.status(job).ended
+        except NoSuchJobError:
+            if not accepted:
+                self.id = job
+            return False
+
+    def cancel_other(self, job: str) -> None:
+        """Cancel a job of an earlier command, and wait for its end. Raises RunError."""
+        if self._cluster is not None:
+            with contextlib.suppress(NoSuchJobError):
+                self._cluster.cancel(job)
 
     def run(
         self,
@@ -136,22 +174,44 @@ class FlinkJob:
         *,
         activity: Callable[[], object] = lambda: None,
         is_working: Callable[[], bool] = lambda: False,
+        on_submit: Callable[[bool], None] = lambda accepted: None,
     ) -> None:
         """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
         activity: returns a value that changes as the job progresses, in addition to what Flink
           reports itself. is_working: returns whether the job certainly cannot end yet.
+        on_submit: called with False before the job is submitted to a cluster, under the id that it
+          has then, and with True when the cluster has accepted it.
 
         Raises:
           RunError: the job failed, was cancelled by someone else, or stalled.
         """
         beam_patches.apply_patches()
+        if self._submitted:  # a job that this one has followed
+            self.id, self._submitted, self._accepted = uuid.uuid4().hex, False, False
+            self._status = None
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
-                self._run(build, activity, is_working, log)
+                self._run(build, activity, is_working, on_submit, log)
         finally:
             self._clean_up()
+
+    def follow(
+        self,
+        job: str,
+        *,
+        activity: Callable[[], object] = lambda: None,
+        is_working: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Follow a job of an earlier command to its end, as `run` does, instead of starting one.
+
+        Raises:
+          RunError: as `run`.
+        """
+        assert self._cluster is not None, "an embedded Flink ends with its command"
+        self.id, self._submitted, self._accepted = job, True, True
+        self._follow(self._cluster, activity, is_working)
 
     def cancel(self) -> None:
         """Cancel the job; for a signal handler that ends this process right afterwards."""
@@ -182,6 +242,7 @@ class FlinkJob:
         build: Callable[[beam.Pipeline], None],
         activity: Callable[[], object],
         is_working: Callable[[], bool],
+        on_submit: Callable[[bool], None],
         log: IO[bytes],
     ) -> None:
         assert self._folder is not None
@@ -193,13 +254,13 @@ class FlinkJob:
             imports=options.imports,
             log=log,
         ) as (kind, config, self._pool):
-            beam_options = _beam_options(
+            beam_options = beam_options_of(
                 options,
                 embedded=self._cluster is None,
                 environment=(kind, config),
                 parallelism=self._parallelism,
             )
-            pipeline = _pipeline_proto(build, beam_options, folder=self._folder)
+            pipeline = pipeline_proto(build, beam_options, folder=self._folder)
             add_secret(pipeline, self._secret, job=self.id)
             # Beam reads shipped files with the loader of its own classes, so they share a jar.
             known = self._library is not None and self._library.result()
@@ -222,16 +283,25 @@ class FlinkJob:
                 self._embedded.start(jar, job_server=self._jar)
                 self._follow(self._embedded.cluster, activity, is_working)
                 return
-            self._submit(self._cluster, jar)
+            self._submit(self._cluster, jar, on_submit)
             if not options.detach:
                 self._follow(self._cluster, activity, is_working)
 
-    def _submit(self, cluster: Cluster, jar: str) -> None:
+    def _submit(self, cluster: Cluster, jar: str, on_submit: Callable[[bool], None]) -> None:
         uploaded = cluster.upload(jar)
         os.unlink(jar)
+        on_submit(False)
         self._submitted = True
         try:
-            cluster.run_jar(uploaded, ENTRY_CLASS, self.id)
+            try:
+                cluster.run_jar(uploaded, ENTRY_CLASS, self.id)
+            except RejectedError as error:
+                # A job with the id of an earlier submission, which the cluster has accepted first.
+                if _DUPLICATE not in str(error) or not cluster.is_running(self.id):
+                    self._submitted = False
+                    raise
+            self._accepted = True
+            on_submit(True)
             self._status = cluster.status(self.id)
         except ClusterError as error:
             left_out = _left_out_error(str(error), has_library=self._has_library)
@@ -314,46 +384,6 @@ class FlinkJob:
 def _poll_seconds(elapsed: float, *, is_working: bool) -> float:
     first = _WORKING_POLL_SECONDS if is_working else _FIRST_POLL_SECONDS
     return min(_POLL_SECONDS, max(first, _POLL_FRACTION * elapsed))
-
-
-class _CaptureRunner(PortableRunner):
-    """Runner that keeps the pipeline's proto instead of sending it to a job server."""
-
-    proto: Any = None
-
-    def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:
-        self.proto = self._optimize_pipeline(pipeline, options)
-        return PipelineResult(PipelineState.DONE)
-
-
-def _pipeline_proto(
-    build: Callable[[beam.Pipeline], None], options: PipelineOptions, *, folder: str
-) -> Any:
-    runner = _CaptureRunner()
-    before = tempfile.tempdir
-    tempfile.tempdir = folder  # Beam creates temporary folders and does not remove them
-    try:
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        build(pipeline)
-        pipeline.run()
-    finally:
-        tempfile.tempdir = before
-    return runner.proto
-
-
-def _beam_options(
-    options: FlinkOptions, *, embedded: bool, environment: tuple[str, str], parallelism: int
-) -> PipelineOptions:
-    parsed = PipelineOptions(list(options.beam))
-    flink, portable = parsed.view_as(FlinkRunnerOptions), parsed.view_as(PortableOptions)
-    # The jar runs in the cluster itself and must not connect to another one.
-    flink.flink_master = "[local]" if embedded else "[auto]"
-    flink.parallelism = parallelism
-    portable.environment_type, portable.environment_config = environment
-    # The name of a Python class means nothing to Java.
-    parsed.view_as(StandardOptions).runner = None
-    given = parsed.get_all_options(drop_default=True)
-    return PipelineOptions.from_dictionary(given | {"job_name": options.job_name})
 
 
 def _check_end(cluster: Cluster, status: JobStatus, *, has_library: bool) -> None:

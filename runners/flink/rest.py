@@ -33,7 +33,11 @@ class ClusterError(RunError):
     """The cluster is unreachable, or its response is invalid."""
 
 
-class NoSuchJobError(ClusterError):
+class RejectedError(ClusterError):
+    """The cluster answered a request with an error."""
+
+
+class NoSuchJobError(RejectedError):
     """The cluster does not know the job, or has already forgotten it."""
 
 
@@ -301,7 +305,7 @@ class Cluster:
                 f" ({response.status}); give it in the file of {option_name('flink_token_file')}"
             )
         if response.status >= 400:
-            kind = NoSuchJobError if response.status == 404 else ClusterError
+            kind = NoSuchJobError if response.status == 404 else RejectedError
             raise kind(f"Flink at {self.url} rejected {method} {path}: {_error_cause(text)}")
         try:
             return json.loads(text or "{}")

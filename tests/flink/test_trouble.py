@@ -1,18 +1,25 @@
 """Failures and cancelled jobs on a cluster: messages, files that remain, how a run goes on."""
 
 import json
+import os
+import pathlib
 import signal
 
+import apache_beam as beam
 import pytest
 
 from benchmarks.flink_cluster import (
+    JOB_SERVER,
     ROOT,
     FlinkCluster,
     wait_for_end_of_workers,
     wait_until,
     worker_pool,
 )
+from recordmill.job import lock
 from recordmill.pipelines.cli import main
+from recordmill.runners.flink.job import FlinkJob
+from recordmill.runners.flink.options import FlinkOptions
 from tests.flink.jobs import (
     LONG,
     Job,
@@ -50,6 +57,82 @@ def test_a_stopped_command_cancels_its_job(flink, long, tmp_path):
     again = Job(out, *LONG).on(flink, "loopback")
     again.finish_here()
     expect_the_same(again, out, long)
+
+
+def killed(job: Job, out: pathlib.Path, cluster: FlinkCluster) -> str:
+    """Kills a command that follows its job while that writes, and returns the id of the job."""
+    process = job.start()
+    wait_for_shards(process, out)
+    process.kill()
+    process.communicate()
+    name = str(json.loads((out / ".recordmill" / lock.CLUSTER_JOB).read_text())["job"])
+    assert not cluster.cluster.status(name).ended
+    return name
+
+
+def test_the_job_of_a_killed_command_is_followed_by_the_next(flink, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(flink, "process")
+    name = killed(job, out, flink)
+    before = set(flink.cluster.jobs())
+    other = Job(out, *LONG, "--seed", "8").on(flink, "process").run()
+    assert other.code == 1
+    assert f"the Flink job {name} at {flink.cluster.url} holds the lock" in other.last
+    again = job.run()
+    assert again.code == 0, again.err
+    assert f"following the Flink job {name}, which an earlier run has started\n" in again.err
+    assert "Publishing of an interrupted run was completed" in again.out
+    assert set(flink.cluster.jobs()) == before, "no second job"
+    expect_the_same(job, out, long)
+
+
+@pytest.mark.long
+def test_the_job_of_a_killed_command_has_ended_before_the_next(flink, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(flink, "process")
+    name = killed(job, out, flink)
+    wait_until(lambda: flink.cluster.status(name).ended, "the end of the job", seconds=280)
+    before = set(flink.cluster.jobs())
+    again = job.run()
+    assert again.code == 0, again.err
+    assert set(flink.cluster.jobs()) == before, "no second job"
+    expect_the_same(job, out, long)
+
+
+def test_a_job_whose_workers_were_killed_with_the_command_starts_again(flink, long, tmp_path):
+    out = tmp_path / "out"
+    job = Job(out, *LONG).on(flink, "loopback")
+    name = killed(job, out, flink)
+    job.finish_here()
+    assert flink.cluster.status(name).state in ("CANCELED", "FAILED")
+    expect_the_same(job, out, long)
+
+
+def _opened(path: str) -> str:
+    return pathlib.Path(path).read_text()
+
+
+def test_a_second_job_of_the_same_id_is_not_started(flink, tmp_path):
+    """As where a submission is still in progress when its command is killed."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)  # the job waits for a writer
+    options = FlinkOptions(
+        master=flink.master, job_server_jar=str(JOB_SERVER), environment="process", detach=True
+    )
+    jobs = [FlinkJob(options, workers=1) for _ in range(2)]
+    assert not jobs[1].is_running(jobs[0].id, accepted=False)
+    assert jobs[1].id == jobs[0].id
+    accepted = []
+    for job in jobs:
+        job.run(
+            lambda pipeline: pipeline | beam.Create([str(fifo)]) | beam.Map(_opened),
+            on_submit=accepted.append,
+        )
+    assert accepted == [False, True, False, True]
+    assert flink.cluster.jobs().count(jobs[0].id) == 1
+    assert not jobs[0].has_ended
+    flink.cluster.cancel(jobs[0].id)
+    wait_until(lambda: jobs[0].has_ended, "the end of the job")
 
 
 def test_a_detached_job_publishes_itself(flink, long, tmp_path):

@@ -150,7 +150,7 @@ def test_a_planted_job_makes_no_run_ask_its_cluster(arrays, tmp_path, capsys):
     (out / ".recordmill").mkdir(parents=True)
     with server() as (host, seen):
         claim = {"cluster": f"http://{host}", "job": "0" * 32}
-        (out / ".recordmill/detached.json").write_text(json.dumps(claim))
+        (out / ".recordmill/cluster-job.json").write_text(json.dumps(claim))
         assert run("arrays", "--input", arrays, "--output", out, *OPTIONS) == 1
         said = capsys.readouterr().err
         assert main(["status", "--output", str(out)]) == 1

@@ -19,7 +19,7 @@ def test_an_output_that_is_left_to_no_job(tmp_path, capsys):
     assert capsys.readouterr().out == f"dataset: {output}\n"
     assert status_main(["--output", output, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"dataset": output}
-    with pytest.raises(RunError, match="no detached job writes to it; there is nothing to cancel"):
+    with pytest.raises(RunError, match="no Flink job writes to it; there is nothing to cancel"):
         cancel_main(["--output", output])
 
 
@@ -32,7 +32,7 @@ def test_an_output_whose_job_was_refused(tmp_path, capsys):
 
 
 def test_an_output_of_which_nothing_is_known(tmp_path):
-    with pytest.raises(RunError, match="no detached job writes to it, and it holds no dataset"):
+    with pytest.raises(RunError, match="no Flink job writes to it, and it holds no dataset"):
         status_main(["--output", str(tmp_path / "out")])
     with pytest.raises(
         ConfigError, match="expected --flink-master and --job together, or --output"
