@@ -31,8 +31,9 @@ class TableConfig(ColumnsConfig):
         parse=values.by_column,
         repeat=True,
         metavar="COLUMN=FORMAT,...",
-        help="Formats of the dates and times in columns, as for strptime, such as %d.%m.%Y; they"
-        " become dates, or times if the format has a clock. Other values are rejected.",
+        help="Formats of the dates and times in columns, as for strptime, such as %d.%m.%Y:"
+        " values become dates, or times if the format has a time of day. Rows with other values are"
+        " rejected.",
     )
 
 

@@ -108,7 +108,12 @@ class Option:
         return getattr(config, self.holder)[self.name]
 
     def shown_default(self) -> str:
-        """Return the default as it is typed on the command line, "" without a default."""
+        """Return the default as it is typed on the command line, "" without one.
+
+        It is also "" if the help describes it.
+        """
+        if "Default: " in self.help:
+            return ""
         shown = None if self.required else self.show(self.default)
         if isinstance(shown, Mapping):
             shown = [f"{name}={value}" for name, value in shown.items()]

@@ -341,7 +341,7 @@ def columns_from(texts: Sequence[str]) -> dict[str, str]:
         name, equals, fact = part.partition("=")
         if not name or not equals:
             raise ValueError(
-                f"expected NAME=FACT,..., such as speaker=([^_]+)_ or lang=folder:1; got {part!r}"
+                f"expected NAME=PART,..., such as speaker=([^_]+)_ or lang=folder:1; got {part!r}"
                 " (a FACT with a comma is in double quotes with its name)"
             )
         _set_once(out, name, fact or f"{name}=", noun="part")

@@ -259,7 +259,7 @@ def test_files_of_coco_speak_of_the_images_beside_them(given, tmp_path):
     }
     assert made.manifest.labels == ("cat", "dog")
     (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
-    assert "files give different ids to categories, such as 'dog', 'cat': they are merged" in note
+    assert "categories such as 'dog', 'cat' have different ids in different files, and were" in note
 
 
 @pytest.mark.parametrize("names", ["{}.json", "annotations/instances_{}2017.json"])

@@ -104,7 +104,7 @@ def test_numbers_to_predict_and_weights_are_not_scaled(rows, tmp_path):
     ("options", "message"),
     [
         ("--zscore 'g*'", "column 'g*' of"),
-        ("--zscore @date", "--zscore: no column of"),
+        ("--zscore @date", "has no column of the kind @date: its columns"),
         ("--zscore @numeric --minmax 'f1*'", "--minmax f1: conflicts with --zscore f1"),
         ("--impute '*1=0,f1*=1'", "match the column 'f1', with other values"),
         ("--types 'g*=int'", "column 'g*' of"),

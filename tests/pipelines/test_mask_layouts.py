@@ -228,8 +228,8 @@ def test_colours_beside_masks_of_ids_are_not_used(tmp_path):
 @pytest.mark.parametrize(
     ("layout", "text"),
     [
-        ("camvid", "beside others that seem to hold masks of their images (testannot, trainannot,"
-         " valannot): --masks {folder} reads these as masks"),
+        ("camvid", ", and folders that seem to hold the masks of their images (testannot,"
+         " trainannot, valannot): --masks {folder} reads these as masks"),
         ("kinds", "below other folders (images, masks): masks may hold masks of the others: --masks"
          " {folder} reads them"),
     ],

@@ -202,7 +202,7 @@ ERRORS = {
     ),
     "a column of the files": (("--column-from", "size=file"), "has a column 'size', too: give"),
     "no group": (("--column-from", "x=abc"), "--column-from abc: expected top, parent, folder:N"),
-    "no name": (("--column-from", "folder:1"), "expected NAME=FACT,..., such as speaker=([^_]+)_"),
+    "no name": (("--column-from", "folder:1"), "expected NAME=PART,..., such as speaker=([^_]+)_"),
     "comma": (("--column-from", "x=(a{1,2})"), "(a FACT with a comma is in double quotes with its"),
     "twice": (("--column-from", "x=top,x=file"), "expected one part for 'x', got 'top' and 'file'"),
     "reserved": (("--column-from", "__x=top"), "'__x' starts with two underscores"),

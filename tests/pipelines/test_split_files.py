@@ -140,9 +140,9 @@ ERRORS = {
     "other names": (
         {"test": "a/0.jpeg\nx\ny\nz\n"},
         ",train=*",
-        "test.txt: it names no file of {place}/in: its names are 'a/0.jpeg', 'x', 'y'; the files"
-        " are 'a/0.png', 'a/10.png', 'a/2.png'; the path of a file must end with a name, with or"
-        " without the extension; the nearest is 'a/0.png', which differs in its extension",
+        "test.txt: none of its names matches a file of {place}/in: it has 'a/0.jpeg', 'x', 'y'; the"
+        " files are 'a/0.png', 'a/10.png', 'a/2.png'; the path of a file must end with a name, with"
+        " or without the extension; the nearest is 'a/0.png', which differs in its extension",
     ),
     "two rests": ({"test": "0\n"}, ",train=*,dev=*", "expected * for one split, got it for"),
     "empty": ({"test": "\n"}, ",train=*", "test.txt: expected one name per line, got none"),

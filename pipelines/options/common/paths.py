@@ -28,9 +28,9 @@ class PathsConfig:
         help="Part of the path of a file, below the folder of its split, that is its class. top:"
         " the top folder. parent: the folder around the file. folder:N: the Nth folder; -1 is the"
         " one around the file. file: the name without extension. KEY=: the value of a folder"
-        " KEY=VALUE. REGEX: the first group of a regular expression that is searched for. .EXT: in"
-        " archives, the content of a file next to it: .cls, or .json:FIELD. Rows of tables have"
-        " the class of their file. Default: top for files, a column for rows.",
+        " KEY=VALUE. REGEX: the first group of the first match of a regular expression. .EXT: in"
+        " archives, the content of a file beside it: .cls or .json:FIELD. Rows of tables have"
+        " the class of their file. Default: top; for rows, a column.",
     )
     group_from: str | None = option(
         None,
@@ -70,9 +70,9 @@ class PathsConfig:
         parse=values.split_files,
         repeat=True,
         metavar="SPLIT=FILE,...",
-        help="Lists of the files of splits: one name or path per line, with or without extension,"
-        " such as test=testing_list.txt,validation=validation_list.txt,train=*; * stands for all"
-        " files in no list.",
+        help="Lists of names of the files of each split: one name or path per line, with or without"
+        " extension, such as test=testing_list.txt,validation=validation_list.txt,train=*; * stands"
+        " for all files in no list.",
     )
 
     column_from: Mapping[str, str] = option(
@@ -81,9 +81,9 @@ class PathsConfig:
         after="group_from",
         parse=values.columns_from,
         repeat=True,
-        metavar="NAME=FACT,...",
+        metavar="NAME=PART,...",
         help="Columns of text from the paths of files, such as speaker=([^_]+)_ or lang=folder:1;"
-        " FACT is as for --label-from. year= is the value of the folders year=VALUE. They become"
+        " PART is as for --label-from. year= is the value of the folders year=VALUE. They become"
         " features, and other options may name them. May be repeated.",
     )
     key_from: str | None = option(

@@ -51,14 +51,14 @@ class AnnotationsConfig(CommonConfig):
         "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"
     ] = option(
         "auto",
-        help="Format of --annotations; auto goes by the file names.",
+        help="Format of --annotations; auto detects it from the file names and the beginning of the"
+        " files.",
     )
     captions_from: str | None = option(
         None,
         metavar=".EXT|.json:FIELD",
-        help="Captions in the files that have the names of the images, beside them in folders or in"
-        " archives, such as WebDataset shards: the lines of .txt, or a field of .json, which holds"
-        " a text or a list of texts.",
+        help="Captions in files beside the images and with their names, in folders or archives such"
+        " as WebDataset shards: the lines of .txt, or a field of .json with a text or a list.",
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",
@@ -68,7 +68,8 @@ class AnnotationsConfig(CommonConfig):
     unannotated: Literal["reject", "keep", "drop"] = option(
         "reject",
         after="without_boxes",
-        help="Reject, keep or drop images that --annotations do not mention.",
+        help="Reject, keep or drop images without annotations, or without a file of"
+        " --captions-from.",
     )
     absent_images: Literal["reject", "drop"] = option(
         "reject",

@@ -56,7 +56,8 @@ class MasksConfig(CommonConfig):
         parse=values.each(str),
         repeat=True,
         metavar="FOLDER",
-        help="Masks of class ids, named as the images: a folder or a pattern, or that of --input.",
+        help="Masks of class ids, with the names of the images: a folder, an archive or a pattern"
+        " of folders, which may be the folder of --input. May be repeated.",
     )
     mask_suffix: str | None = option(
         None,

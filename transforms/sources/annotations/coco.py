@@ -369,7 +369,8 @@ class _CocoParser:
         if self._renumbered:
             shown = ", ".join(map(repr, [*self._renumbered][:_SHOWN]))
             notes.append(
-                f"files give different ids to categories, such as {shown}: they are merged by name"
+                f"categories such as {shown} have different ids in different files, and were merged"
+                " by name"
             )
         named |= {name: [] for name in self._renumbered if name not in named}
         return AnnotationTable(

@@ -97,7 +97,9 @@ class _Cvat:
                 name = f"{subset}/{name}"  # its folder in the export of a project
             at = self._images.setdefault(name, len(self._images))
             if at < len(self._sides):
-                raise ConfigError(f"{file}: image {image.get('id')}: {name!r} was there before")
+                raise ConfigError(
+                    f"{file}: the name {name!r} occurs twice: remove one of the images"
+                )
             self._sides.append(parse_sides(image.get("width") or "", image.get("height") or ""))
             try:
                 for number, shape in enumerate(image, 1):

@@ -160,8 +160,8 @@ class PathFact(NamedTuple):
             raise ConfigError(
                 f"{option_name(self.option, self.pattern)}: the search in {path!r} was stopped"
                 f" after {SEARCH_SECONDS:g} s, because the expression matches a text in too many"
-                " ways: repeat no group that holds a repetition, such as (a+)+; write [^_/]+ for"
-                " the characters up to the next _ or /"
+                " ways: avoid a repeated group that contains a repetition, such as (a+)+; write"
+                " [^_/]+ for the characters up to the next _ or /"
             ) from error
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

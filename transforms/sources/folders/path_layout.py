@@ -461,8 +461,8 @@ def _splits_from(
             others = [one for one, split in zip(folders, found, strict=True) if split is None]
             if rules.advise_masks and all(map(holds_no_images, others)):
                 raise ConfigError(
-                    f"{root.given} holds folders named as splits ({named}) beside others that seem"
-                    f" to hold masks of their images ({unnamed}):"
+                    f"{root.given} holds folders named as splits ({named}), and folders that seem"
+                    f" to hold the masks of their images ({unnamed}):"
                     f" {option_name('masks', root.given.path)} reads these as masks"
                 )
             by_split = {name: one for name, one in zip(folders, found, strict=True) if one}

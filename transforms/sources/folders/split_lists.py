@@ -116,7 +116,7 @@ class SplitLists:
                 near = map(self._matchers[1].near_image, map(normal_name, lost))
                 files = f"; the files are {_quoted(self._unlisted)}" if self._unlisted else ""
                 raise ConfigError(
-                    f"{self._named(split)}: it names no file of {where}: its names are"
+                    f"{self._named(split)}: none of its names matches a file of {where}: it has"
                     f" {_quoted(lost)}{files}; the path of a file must end with a name, with or"
                     f" without the extension{next(filter(None, near), '')}"
                 )

@@ -204,8 +204,9 @@ class RowFormat:
                 raise ConfigError(f"{option_name(name)}: expected 0 lines or more, got {count}")
         if self.units_rows and not self._has_header:
             raise ConfigError(
-                f"{option_name('units_rows', self.units_rows)}: the rows follow a header, and there"
-                f" is none: {option_name('skip_rows')} skips lines at the start of files"
+                f"{option_name('units_rows', self.units_rows)}: expected a header line above"
+                f" these rows, but the files have none: {option_name('skip_rows')} skips lines at"
+                " the start of files"
             )
         if not 0 < self.max_row_bytes <= _MAX_ROW_BYTES:
             raise ConfigError(
@@ -285,7 +286,7 @@ class RowFormat:
             )
         compression = compression_of(name) if member is None else "zip"
         if member is not None and compression_of(member):
-            raise ConfigError(f"{path} holds {member}, which is compressed again: unpack the zip")
+            raise ConfigError(f"{path} holds {member}, which is itself compressed: unpack the zip")
         if compression is not None and found not in (*TEXT, "tfrecord"):
             raise ConfigError(
                 f"{path}: expected {found} with internal compression, got a file compressed "

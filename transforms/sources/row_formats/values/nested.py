@@ -100,7 +100,7 @@ def expand_fields(
             some = tuple(field.name for field in fields if KINDS[name](field.type))
         if not some:
             raise ConfigError(
-                f"{option_name(option)}: no column of {where} is {name}: its columns are"
+                f"{option_name(option)}: {where} has no column of the kind {name}: its columns are"
                 f" {', '.join(f'{field.name!r} ({field.type})' for field in fields)}"
             )
         found |= dict.fromkeys(some)

@@ -102,7 +102,7 @@ def unused_flags(names: Sequence[str], column_types: ColumnTypes) -> Mapping[str
     if len(found) < _LEAST:
         return {}
     text = (
-        f"no column is the class, and {count_of(len(found), 'column')} hold only 0 and 1: if they"
+        f"there is no label column, and {count_of(len(found), 'column')} hold only 0 and 1: if they"
         f" are classes, {OF_FLAGS} {shlex.quote(list_text(found))} takes the classes of a record"
         " from them"
     )
