@@ -50,7 +50,7 @@ class VideoConfig(SegmentsConfig):
         resize_mode={
             "help": "How a frame is brought to --size. crop: scale to cover it, cut the rest off."
             " pad: scale to fit into it, fill the rest with --background. stretch: scale without"
-            " keeping the aspect ratio. fit: only shrink until it fits into it. none: do not"
+            " keeping the aspect ratio. fit: only shrink until it fits. none: do not"
             " resize.",
         },
         mode={"choices": ("rgb", "gray")},

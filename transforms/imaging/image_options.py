@@ -73,7 +73,7 @@ class ImageOptions:
         "crop",
         help="How an image is brought to --size. crop: scale to cover it, cut the rest off. pad:"
         " scale to fit into it, fill the rest with --background. stretch: scale without keeping"
-        " the aspect ratio. fit: only shrink until it fits into it. none: do not resize, and keep"
+        " the aspect ratio. fit: only shrink until it fits. none: do not resize, and keep"
         " the original bytes if format and mode already match.",
     )
     mode: ColorMode = option("rgb", help="Colour channels.")
