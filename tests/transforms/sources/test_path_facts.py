@@ -1,12 +1,14 @@
 """Facts in the path of a file, and the errors of options that name a fact."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
+from recordmill.processes import pool
 from recordmill.transforms.sources.files import path_facts
 from recordmill.transforms.sources.files.path_facts import PathFact
 
@@ -68,10 +70,33 @@ def test_the_first_match_counts() -> None:
     assert PathFact.parse("group_from", r"p([0-9]+)").of(["p1"], "p2_p3.png") == "1"
 
 
-def test_a_search_that_takes_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", ["main thread", "other thread", "other handler"])
+def test_a_search_that_takes_long_is_stopped(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_facts, "SEARCH_SECONDS", 0.05)
-    fact = PathFact.parse("group_from", "((a+)+)$")
-    assert fact.of([], "aaa") == "aaa"
-    with pytest.raises(ConfigError, match=r"the search in 'a{40}b' was stopped after 0\.05 s"):
-        fact.of([], "a" * 40 + "b")
-    assert fact.of([], "aaa") == "aaa"
+    if place == "other handler":
+        monkeypatch.setattr(path_facts, "_handles_timer", lambda: False)
+    fact = PathFact.parse("group_from", f"((a+)+)$|{place}")
+    with ThreadPoolExecutor(1) as executor:
+
+        def of(name: str) -> str | None:
+            if place == "other thread":
+                return executor.submit(fact.of, [], name).result()
+            return fact.of([], name)
+
+        assert [of(name) for name in ("a", "aa", "aaa", "b")] == ["a", "aa", "aaa", None]
+        stopped = r"the search in 'a{40}b' was stopped after 0\.05 s \(those in 'aaa' and 'b' were"
+        with pytest.raises(ConfigError, match=stopped):
+            of("a" * 40 + "b")
+        assert of("aaa") == "aaa"
+
+
+def test_most_searches_in_threads_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "shared_pool", None)
+    with ThreadPoolExecutor(1) as executor:
+        for pattern, fact in (
+            ("([^_]+)_", "p1"),
+            (r"p(\d+)_(?:left|right)", "1"),
+            ("_(.*)[.]", "left"),
+        ):
+            of = PathFact.parse("group_from", pattern).of
+            assert executor.submit(of, [], "p1_left.png").result() == fact

@@ -5,6 +5,7 @@ The command line imports this module, so it imports nothing heavy.
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 import signal
@@ -22,6 +23,8 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _FOLDER = re.compile(r"folder:(-?\d+)")
 _KEY = re.compile(r"([^\W\d][\w .-]*)=")
 _LEVELS = {"top": 1, "parent": -1}
+# A repeated group, or several repetitions, whose searches may take exponential or long time.
+_MAY_BE_SLOW = re.compile(r"\)[*+{?]|([*+}].*){4}", re.DOTALL)
 SEARCH_SECONDS = 5.0  # processor time of a search in one path, at most
 
 
@@ -138,8 +141,8 @@ class PathFact(NamedTuple):
             return folders[at] if -len(folders) <= at < len(folders) else None
         if self.pattern is not None:
             path = "/".join([*folders, name])
-            found = self._search(self._masked(path, self.pattern))
-            fact = path[slice(*found.span(1))] if found else ""
+            found = self._find(self._masked(path, self.pattern))
+            fact = path[slice(*found)] if found else ""
             return fact if fact.strip() else None
         if self.key is not None:
             values = (partition_of(one) for one in folders)
@@ -147,24 +150,29 @@ class PathFact(NamedTuple):
         stem, dot, _ = name.rpartition(".")
         return stem if stem and dot else name
 
-    def _search(self, path: str) -> re.Match[str] | None:
-        """Return the first match of the pattern, as `of` does."""
+    def _find(self, path: str) -> tuple[int, int] | None:
+        """Return the span of the first group in the first match of the pattern, as `of` does."""
         assert self.pattern is not None
-        # Only the main thread gets signals.
-        if threading.current_thread() is not threading.main_thread() or not _handles_timer():
-            return re.search(self.pattern, path)
-        signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
+        tried = _tried(self.pattern)
+        tried.append(path)
         try:
-            return re.search(self.pattern, path)
+            if threading.current_thread() is threading.main_thread() and _handles_timer():
+                return _search(self.pattern, path, SEARCH_SECONDS)
+            if _MAY_BE_SLOW.search(self.pattern) is None:
+                return _span(re.search(self.pattern, path))
+            from recordmill.processes.pool import shared_pool  # imports much
+
+            # Only the main thread of a process can be interrupted.
+            return shared_pool().submit(_search, self.pattern, path, SEARCH_SECONDS).result()
         except _SlowSearchError as error:
+            others = " and ".join(map(repr, [*tried][:-1]))
             raise ConfigError(
                 f"{option_name(self.option, self.pattern)}: the search in {path!r} was stopped"
-                f" after {SEARCH_SECONDS:g} s, because the expression matches a text in too many"
-                " ways: avoid a repeated group that contains a repetition, such as (a+)+; write"
-                " [^_/]+ for the characters up to the next _ or /"
+                f" after {SEARCH_SECONDS:g} s{f' (those in {others} were not)' if others else ''},"
+                " because the expression matches a text in too many ways: avoid a repeated group"
+                " that contains a repetition, such as (a+)+; write [^_/]+ for the characters up to"
+                " the next _ or /"
             ) from error
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
     @staticmethod
     def _masked(path: str, pattern: str) -> str:
@@ -178,6 +186,30 @@ class PathFact(NamedTuple):
 
 class _SlowSearchError(Exception):
     """Raised if a search takes too long."""
+
+
+@functools.cache
+def _tried(pattern: str) -> collections.deque[str]:
+    """Return the last paths in which a pattern is searched for, for messages."""
+    return collections.deque(maxlen=3)
+
+
+def _search(pattern: str, path: str, seconds: float) -> tuple[int, int] | None:
+    """Return the span of the first group, as `PathFact.of`; in the main thread of a process.
+
+    Raises:
+      _SlowSearchError: The search takes longer than some seconds of processor time.
+    """
+    _handles_timer()
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        return _span(re.search(pattern, path))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _span(found: re.Match[str] | None) -> tuple[int, int] | None:
+    return None if found is None else found.span(1)
 
 
 @functools.cache
