@@ -21,6 +21,7 @@ TFT := build/tft/stamp
 # One test process more than there are cores, as tests wait for disks and for processes that they start.
 WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 TORCH := build/torch/stamp
+PRISM := build/prism/prism
 # `$(INSTALL) PYTHON ARGUMENTS` does for that Python what `pip install ARGUMENTS` does, with uv if it is
 # there, which takes a tenth of pip's processor time.
 # Python compiles what is imported. To compile all that is installed takes minutes: of Airflow's 32,000
@@ -35,8 +36,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_HTTP_TIMEOUT ?= 180
 
 .PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others golden \
-    test-tft test-torch test-airflow test-browser test-croissant test-targets flink flink-job-server peers \
-    coverage lint docs bench soak clean other-python
+    test-tft test-torch test-airflow test-browser test-croissant test-targets test-prism prism flink \
+    flink-job-server peers coverage lint docs bench soak clean other-python
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,6 +60,7 @@ help:
 	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
 	@echo 'make test-croissant    run the tests of croissant.json with mlcroissant'
 	@echo 'make test-targets    read datasets with the decoders of Model Garden, FiftyOne and TFX'
+	@echo 'make test-prism    run a job of each data type on Prism, another runner of Beam; needs Go'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
@@ -163,6 +165,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.speech
 	$(BIN)/python -m tests.soak.examples
 	$(BIN)/python -m tests.flink.soak
+	$(MAKE) test-prism
 
 clean:
 	rm -rf .venv build *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache \
@@ -203,6 +206,17 @@ flink: $(FLINK)
 flink-job-server: $(JOB_SERVER)
 
 peers: $(PEERS)
+
+prism: $(PRISM)
+
+test-prism: $(DEV) $(PRISM)
+	$(BIN)/python -m pytest tests/prism
+
+# The Prism of the installed Beam. To compile it takes four minutes of CPU.
+$(PRISM): | $(CORE)
+	@command -v go >/dev/null || { echo 'this needs Go 1.26 or later' >&2; exit 1; }
+	GOBIN=$(CURDIR)/$(@D) go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$$($(BIN)/python -c \
+	    'from importlib.metadata import version; print(version("apache-beam"))')
 
 # With Beam's operator, which wants Google's; its Beam is not ours.
 AIRFLOW := build/airflow/stamp

@@ -34,6 +34,7 @@ from apache_beam.portability.api import (
     beam_runner_api_pb2,
     endpoints_pb2,
 )
+from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format, text_format
 
 from recordmill.runners import beam_patches
@@ -82,6 +83,9 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
         CONTROL_API_SERVICE_DESCRIPTOR=_endpoint(control),
         RUNNER_CAPABILITIES=" ".join(info.runner_capabilities),
     )
+    # The default of the log stream, which Beam reads from WORKER_ID when it is imported: before a
+    # worker is forked. Beam's Prism refuses streams without it.
+    WorkerIdInterceptor._worker_id = flags["id"]
     is_reusable = _run_harness()
     return 0, is_reusable and not info.dependencies
 

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent import futures
 
@@ -132,15 +133,17 @@ class Runner(
             yield from ()
 
 
-def process_of_a_worker(pool: WorkerPool, runner: Runner, job: str) -> int:
+def process_of_a_worker(
+    pool: WorkerPool, runner: Runner, job: str, *, worker_id: str = "1-1"
+) -> int:
     """The process that ran a worker, which has been stopped."""
     request = beam_fn_api_pb2.StartWorkerRequest(
-        worker_id="1-1", provision_endpoint=runner.endpoint, params={peers.JOB_PARAMETER: job}
+        worker_id=worker_id, provision_endpoint=runner.endpoint, params={peers.JOB_PARAMETER: job}
     )
     assert call(pool, "StartWorker", request).error == ""
     (worker,) = pool._all_workers()
     info = pathlib.Path(f"/proc/self/fdinfo/{worker.pidfd}").read_text()
-    call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"))
+    call(pool, "StopWorker", beam_fn_api_pb2.StopWorkerRequest(worker_id=worker_id))
     return int(info.split("Pid:")[1].split()[0])
 
 
@@ -158,6 +161,33 @@ def test_workers_of_a_job_share_a_process(pool):
     one, another = (process_of_a_worker(pool, runner, "") for _ in range(2))
     assert len({first, second, other, one, another}) == 5
     runner.end()
+
+
+class LogReader(Runner):
+    """Keeps a worker until its log stream is open, with the worker ids of these streams."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self._is_open = threading.Semaphore(0)
+
+    def Control(self, answers, context):  # noqa: N802 (gRPC's name)
+        assert self._is_open.acquire(timeout=_TIMEOUT)
+        yield from ()
+
+    def Logging(self, entries, context):  # noqa: N802 (gRPC's name)
+        self.ids.append(dict(context.invocation_metadata())["worker_id"])
+        self._is_open.release()
+        return super().Logging(entries, context)
+
+
+def test_log_streams_name_their_worker(pool):
+    """Beam's Prism closes streams that do not, and a worker opens them again and again."""
+    runner = LogReader()
+    process_of_a_worker(pool, runner, "a", worker_id="1-1")
+    process_of_a_worker(pool, runner, "a", worker_id="2-1")
+    runner.end()
+    assert runner.ids == ["1-1", "2-1"]
 
 
 def test_the_process_of_a_failed_bundle_runs_no_other_worker(pool):
