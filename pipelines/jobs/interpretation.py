@@ -279,7 +279,8 @@ def _options(columns: Sequence[str]) -> str:
 def _class_column(roles: ColumnRoles) -> str:
     assert roles.classes is not None
     several = roles.labels is not None or roles.separator is not None
-    column = f"the columns {_some(list(map(repr, roles.flags)))}"
+    noun = "columns" if len(roles.flags) > 1 else "column"
+    column = f"the {noun} {_some(list(map(repr, roles.flags)))}"
     shown = column if roles.flags else _shown_column(roles.classes)
     return shown + (", several per record" if several else "")
 

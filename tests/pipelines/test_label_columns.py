@@ -176,3 +176,64 @@ def test_python_takes_the_same_columns(tmp_path):
     )
     dataset = make(tmp_path / "command", *argv, command="table")
     assert Made(tmp_path / "python").manifest.digest == dataset.manifest.digest
+
+
+VECTORS: dict[str, list[list[float] | None]] = {
+    "several": [[0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 0, 0]],
+    "one": [[0, 1.0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]],
+}
+
+
+def vectors(folder: pathlib.Path, form: str, lists: list[list[float] | None]) -> pathlib.Path:
+    """A table with a number and a list of 0 and 1, in a format."""
+    rows = [{"x": number, "labels": one} for number, one in enumerate(lists)]
+    path = folder / f"rows.{form.split()[0]}"
+    if form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        kind = pa.list_(pa.float64(), 3 if form.endswith("fixed") else -1)
+        column = pa.array(lists, kind)
+        pq.write_table(pa.table({"x": range(len(lists)), "labels": column}), path)
+    return path
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "parquet fixed"])
+@pytest.mark.parametrize("name", VECTORS)
+def test_lists_of_0_and_1_are_vectors(form, name, tmp_path):
+    path = vectors(tmp_path, form, VECTORS[name])
+    argv = ("--input", path, "--label-columns", "labels", "--splits", "train=1")
+    dataset = make(tmp_path / "out", *argv, command="table")
+    assert dataset.manifest.labels == ("0", "1", "2")
+    assert {*dataset.manifest.features} == {"label", "x"}
+    expected = [[n for n, value in enumerate(one or ()) if value] for one in VECTORS[name]]
+    found = {e["x"][0]: e.get("label", []) for e in dataset.examples("train").values()}
+    assert found == dict(enumerate(expected))
+    assert bool(dataset.manifest.multi_label) == (name == "several")
+    notes = [str(note) for note in dataset.manifest.notes if note.code == "label-columns"]
+    assert len(notes) == (name == "one")
+    named = make(tmp_path / "named", *argv, "--label-map", "0=a,1=b,2=c", command="table")
+    assert {*named.manifest.labels} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_lists_that_are_no_vectors_are_rejected(form, tmp_path):
+    lists = [*VECTORS["several"], [0, 1], [0, 2, 0], None]
+    argv = ("--input", vectors(tmp_path, form, lists), "--label-columns", "labels")
+    argv = (*argv, "--splits", "train=1", "--max-reject-fraction", 0.5)
+    dataset = make(tmp_path / "out", *argv, command="table")
+    name = f"rows.{form}"
+    assert dataset.rejects == {
+        f"{name}#5": "bad_value", f"{name}#6": "bad_value", f"{name}#7": "unlabelled",
+    }  # fmt: skip
+    assert "expected a list of 3 values of 0 and 1" in (tmp_path / "out/rejects.jsonl").read_text()
+
+
+def test_vectors_in_a_listing_of_images(tmp_path):
+    for n in range(4):
+        make_picture(tmp_path / f"{n}.png", n)
+    rows = [{"path": f"{n}.png", "y": one} for n, one in enumerate(VECTORS["one"])]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    argv = ("--input", tmp_path / "a.jsonl", "--label-columns", "y", "--size", 8)
+    dataset = make(tmp_path / "out", *argv, "--splits", "train=1")
+    classes = {key[0]: one["image/class/label"] for key, one in dataset.examples("train").items()}
+    assert classes == {"0.png": [1], "1.png": [0], "2.png": [2], "3.png": [0]}

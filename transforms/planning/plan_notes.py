@@ -139,7 +139,7 @@ def _misread_lists(labels: Sequence[str], run: RunSpec) -> Iterator[Note]:
         yield Note(
             "label-lists",
             f"the labels in lists are {' and '.join(map(repr, labels))}: if the lists are vectors"
-            " with a 1 for each class of a record, write the classes of each record instead",
+            " with a 1 for each class of a record, name the column with --label-columns",
         )
     lists = [label for label in labels if label[:1] == "[" and label[-1:] == "]"]
     if lists:

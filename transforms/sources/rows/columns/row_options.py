@@ -30,7 +30,7 @@ class RowOptions:
         is the path of a file, or a hash of the content of a row.
       drop_columns: Columns to ignore, by names or patterns.
       label_columns: Columns of 0 and 1, one per class, instead of a label column: their names, or
-        patterns in which `*` stands for any text.
+        patterns in which `*` stands for any text. Or one column of lists of 0 and 1.
       label_separator: Text between the labels in the label column, if rows may have several; a
         column of lists needs none.
       label_type: Reading of the label column: `class` (also None), `int` or `float` for numbers to

@@ -29,6 +29,7 @@ from recordmill.transforms.sources.row_formats.values.value_parsing import (
     type_mismatch,
 )
 from recordmill.transforms.sources.row_formats.where.conditions import RowFilter
+from recordmill.transforms.sources.rows.columns.flag_columns import FlagColumns
 from recordmill.transforms.sources.rows.columns.path_columns import (
     path_values,
     without_contradictions,
@@ -48,7 +49,8 @@ class RowLayout(Layout):
     Attributes:
       roles: Roles of the columns of the files.
       written: Types of the user columns in the files.
-      label_lists: Column of lists of labels in the files, if there is one.
+      label_lists: Column of lists of labels, or of 0 and 1, in the files, if there is one.
+      flags: Columns of 0 and 1, one per class, if the classes come from them.
       row_filter: Filter of --where.
       kept: Cache of the rows that were read to infer the layout, if any.
       class_names: {number as text: class}; None if labels are the classes.
@@ -64,6 +66,7 @@ class RowLayout(Layout):
     roles: ColumnRoles
     written: pa.Schema
     label_lists: pa.Field | None = None
+    flags: FlagColumns | None = None
     row_filter: RowFilter | None = None
     kept: RowCache | None = None
     class_names: Mapping[str, str] | None = None
@@ -77,7 +80,8 @@ class RowLayout(Layout):
 
     def read_names(self) -> set[str]:
         """Return the names of the columns to read as text."""
-        typed = (field.name for field in self.typed)
+        typed = {field.name for field in self.typed}
+        typed |= set() if self.label_lists is None else {self.label_lists.name}
         made = (OF_FLAGS, *self.made)
         return self.roles.named().difference(self.from_path, self.from_listing, typed, made)
 

@@ -23,6 +23,7 @@ from recordmill.storage.files import shown
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.model.source import ListingPart
+from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.model.usual_columns import OF_FLAGS, quoted
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import matched_folders
@@ -32,7 +33,6 @@ from recordmill.transforms.sources.folders.folders import EXAMPLES
 from recordmill.transforms.sources.folders.path_layout import refuse_no_facts, unused_splits
 from recordmill.transforms.sources.folders.references import END, ROW, START, SectionCollector
 from recordmill.transforms.sources.row_formats.columnar.columnar import ColumnarFile, split_rows
-from recordmill.transforms.sources.row_formats.open_rows import wanted_columns
 from recordmill.transforms.sources.row_formats.reading.row_file import (
     FileSection,
     QuoteAnomalies,
@@ -52,7 +52,11 @@ from recordmill.transforms.sources.row_formats.values.column_types import (
 )
 from recordmill.transforms.sources.row_formats.values.nested import columns_of
 from recordmill.transforms.sources.rows.columns.column_checks import alike_name, class_loss
-from recordmill.transforms.sources.rows.columns.flag_columns import LISTS, type_of_flags
+from recordmill.transforms.sources.rows.columns.flag_columns import (
+    LISTS,
+    FlagColumns,
+    type_of_flags,
+)
 from recordmill.transforms.sources.rows.reading.row_cache import RowCache
 from recordmill.transforms.sources.rows.reading.row_inputs import RowInput
 
@@ -245,7 +249,7 @@ class Inference(NamedTuple):
     keep: RowCache | None = None
     times: str | None = None
     label: LabelColumn | None = None
-    flags: tuple[str, ...] = ()
+    flags: FlagColumns | None = None
 
 
 def infer_columns(
@@ -291,8 +295,28 @@ def infer_spelling(
     return {}
 
 
+def flag_columns(
+    parts: Iterable[pa.RecordBatch], rows: RowInput, names: tuple[str, ...], types: ColumnTypes
+) -> FlagColumns:
+    """Return the columns of 0 and 1; for a column of lists, with the length of the first one.
+
+    types: of the columns of the files.
+    """
+    lists = types[names[0]].field(names[0])
+    if len(names) > 1 or not is_list(lists.type):
+        return FlagColumns(names)
+    found = FlagColumns(names, lists)
+    for block in itertools.chain.from_iterable(iter_blocks(part, rows) for part in parts):
+        with as_config_error(block.files[0]):
+            for some in rows.open(block.files[0]).read(block.section, found.schema, ()):
+                lengths = pc.list_value_length(some.columns[names[0]]).drop_null()
+                if len(lengths):
+                    return found._replace(size=lengths[0].as_py())
+    return found
+
+
 def infer_flags(
-    parts: Iterable[pa.RecordBatch], rows: RowInput, flags: tuple[str, ...], *, here: bool
+    parts: Iterable[pa.RecordBatch], rows: RowInput, flags: FlagColumns, *, here: bool
 ) -> ColumnTypes:
     """Return the type of the labels that columns of 0 and 1 give: texts, or lists of texts.
 
@@ -315,13 +339,13 @@ def infer_flags(
 
 
 def _flags_of_section(
-    opened: RowFile, section: FileSection, rows: RowInput, flags: tuple[str, ...]
+    opened: RowFile, section: FileSection, rows: RowInput, flags: FlagColumns
 ) -> Iterator[ColumnType]:
     """Yield the types of the labels that columns of 0 and 1 give in blocks of a section."""
     parser = rows.format.value_parser
-    for block in opened.read(section, wanted_columns(flags, (), {}), {*flags}):
-        columns = [parser.mask_missing(name, block.columns[name]) for name in flags]
-        yield type_of_flags(columns)
+    for block in opened.read(section, flags.schema, flags.text):
+        columns = [parser.mask_missing(name, block.columns[name]) for name in flags.names]
+        yield type_of_flags(flags.flags(columns))
 
 
 def _is_columnar(part: pa.RecordBatch, rows: RowInput) -> bool:
@@ -445,7 +469,7 @@ def _infer(part: bytes, rows: RowInput, what: Inference, some: range) -> ColumnT
 
 def _infer_part(part: pa.RecordBatch, rows: RowInput, what: Inference) -> ColumnTypes:
     names, keep, times, label, flags = what
-    if flags:
+    if flags is not None:
         return unify(
             {OF_FLAGS: found}
             for block in iter_blocks(part, rows)

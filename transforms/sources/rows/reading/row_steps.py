@@ -46,6 +46,7 @@ from recordmill.transforms.sources.rows.columns.column_checks import (
     unnamed_notes,
 )
 from recordmill.transforms.sources.rows.columns.flag_columns import (
+    FlagColumns,
     flag_notes,
     names_of_flags,
     unused_flags,
@@ -91,6 +92,7 @@ from recordmill.transforms.sources.rows.reading.row_inputs import RowInput
 from recordmill.transforms.sources.rows.reading.row_sections import (
     Inference,
     as_run_error,
+    flag_columns,
     infer_columns,
     infer_flags,
     infer_spelling,
@@ -220,12 +222,15 @@ class RowSteps(RowOptions):
         column_types |= key_types(from_path, parts, parser, nullable=nullable)
         for name in without_nulls(parts, columns) if self._infers_nullability else ():
             column_types[name] = text._replace(nullable=False)
+        flags: FlagColumns | None = None
         if roles.flags:
-            column_types |= infer_flags(parts, self.row_input, roles.flags, here=self._infers_here)
-            notes |= flag_notes(column_types[OF_FLAGS], roles.flags)
+            flags = flag_columns(parts, self.row_input, roles.flags, column_types)
+            column_types |= infer_flags(parts, self.row_input, flags, here=self._infers_here)
+            notes |= flag_notes(column_types[OF_FLAGS], flags)
         if self._takes_label_lists:
             roles = with_several(roles, column_types, self.label_separator, where=where)
-        read = roles.named().difference(of_path)
+        lists = roles.labels if flags is None else flags.lists and flags.names[0]
+        read = roles.named().difference(of_path, {lists})
         for name in sorted(read) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = self._user_columns(roles, list(column_types))
@@ -238,6 +243,8 @@ class RowSteps(RowOptions):
             names = [name for name in column_types if name in needed]
             if self._infers_nullability and roles.label in read:
                 names.append(str(roles.label))
+            if flags is not None and lists is not None:
+                names.append(lists)
             label = untyped_label(column_types, roles, self.format.decimal)
             label = None if label is not None and self._keeps_labels(label.name) else label
             zoned = None if self._zoned_column in of_path else self._zoned_column
@@ -252,7 +259,7 @@ class RowSteps(RowOptions):
             for field in self._user_fields(user_columns, column_types, roles)
         ]
         notes.update(inference_notes(fields, column_types, self._advice, roles.target))
-        class_names = names_of_flags(roles.flags) if roles.flags else hub.of(roles)
+        class_names = hub.of(roles) if flags is None else names_of_flags(flags.classes)
         splits = split_source_of_rows(inputs, roles, facts)
         hints = facts.split_hints if splits in (None, FOLDERS) else ()
         return RowLayout(
@@ -269,9 +276,8 @@ class RowSteps(RowOptions):
                 for field in fields
                 if field.name not in of_path
             ),
-            label_lists=None
-            if roles.labels is None or roles.flags
-            else column_types[roles.labels].field(roles.labels),
+            label_lists=None if lists is None else column_types[lists].field(lists),
+            flags=flags,
             row_filter=self._row_filter(column_types, fields),
             kept=kept,
             class_names=class_names,
@@ -447,8 +453,8 @@ class RowSteps(RowOptions):
         if layout.row_filter is not None:
             rows, left_out = layout.row_filter.apply(rows, parser)
             filtered |= left_out
-        if roles.flags:
-            rows = with_flag_labels(rows, roles.flags, several=roles.labels is not None)
+        if layout.flags is not None:
+            rows = with_flag_labels(rows, layout.flags, several=roles.labels is not None)
         else:
             rows = with_class_names(rows, layout.class_names, roles)
         system = system_columns(rows, roles)
