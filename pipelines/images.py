@@ -21,6 +21,7 @@ from recordmill.pipelines.options.inputs.annotations import (
     AnnotationsConfig,
     annotated,
     gives_captions,
+    gives_classes,
     object_options,
 )
 from recordmill.pipelines.options.inputs.file_inputs import MediaFiles, files_of
@@ -89,6 +90,7 @@ def data_type(config: ImagesConfig) -> DataType:
     # Either option selects the images of samples, as the note advises.
     companions += [] if config.masks or config.exclude_keys else ["samples"]
     labels = read_labels(config.labels_file)
+    classed = gives_classes(config)
     files = files_of(
         config,
         leave_out=NOT_IMAGES,
@@ -98,11 +100,11 @@ def data_type(config: ImagesConfig) -> DataType:
         masks=beside_masks,
         annotated=bool(config.annotations or config.masks),
         boxes=lambda file: object_columns(file, labels, config.object_rules(labels)),
-        labelled=not gives_captions(config),
+        labelled=not (gives_captions(config) or classed),
     )
     pixels = None if files.records is None else files.records.pixels
     of_records = files.has_boxes or (pixels is not None and pixels.has_objects)
-    has_boxes = bool(config.annotations) or of_records
+    has_boxes = (bool(config.annotations) and not classed) or of_records
     held_masks = pixels if pixels is not None and pixels.class_mask is not None else None
     options = config.images.make()
     masks = config.mask_options(held_masks)

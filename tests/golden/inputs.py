@@ -233,7 +233,7 @@ def _masks(root: pathlib.Path) -> None:
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
     "coco-splits keypoints.json hub-boxes captions.csv "
-    "labelme cvat.xml hub-tables"
+    "labelme labelme-flags cvat.xml hub-tables coco-names"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -315,6 +315,9 @@ def _annotated(root: pathlib.Path) -> None:
         ]
         sides = {"imageWidth": width, "imageHeight": height}
         put(root / f"labelme/{name[:-4]}.json", json.dumps({"shapes": shapes_of, **sides}))
+        flags = {f"kind {n}": int(name[:2]) % 3 == n for n in (1, 2)}
+        document = json.dumps({"flags": flags, "shapes": [], **sides})
+        put(root / f"labelme-flags/{name[:-4]}.json", document)
         points = ";".join(f"{a},{b}" for a, b in star)
         cvat += f'<image name="{name}" width="{width}" height="{height}">'
         cvat += f'<polygon label="kind 1" occluded="1" points="{points}"/>'
@@ -336,6 +339,8 @@ def _annotated(root: pathlib.Path) -> None:
         for n, name in enumerate(one):
             image = (root / "coco" / f"{4 * number + n:02}.png").read_bytes()
             put(root / f"coco-splits/{split}/{name}", image)
+            put(root / f"coco-names/{split}/{name}", image)
+        put(root / f"coco-names/instances_{split}.json", json.dumps(coco(one)))
         of_split = coco({**one, "gone.png": ((4, 4), [])})
         of_split["categories"] = [{**c, "id": c["id"] + number} for c in of_split["categories"]]
         for entry in of_split["annotations"]:

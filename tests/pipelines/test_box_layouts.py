@@ -857,3 +857,91 @@ def test_a_loose_image_beside_splits_of_yolo_is_rejected(tmp_path):
     assert details(make(tmp_path / "out", *given)) == {
         "cover.png": "no split: expected SPLIT/images/FILE"
     }
+
+
+def flagged(**flags):
+    """A file of LabelMe without shapes."""
+    return {"flags": flags, "shapes": [], "imageWidth": WIDTH, "imageHeight": HEIGHT}
+
+
+FLAGS = {
+    **{f"{n}.png": "" for n in range(3)},
+    "0.json": flagged(dog=False, cat=True),
+    "1.json": flagged(dog=True, cat=False),
+    "2.json": flagged(dog=False, cat=False),
+}
+
+
+def labels_of(made: Made):
+    """{key: names of the classes of the image}, of all splits."""
+    return {
+        key: [name.decode() for name in example.get("image/class/text", [])]
+        for split in made.manifest.splits
+        for (key, _), example in made.examples(split).items()
+    }
+
+
+@pytest.mark.parametrize("given", [(), ("--annotation-format", "flags")])
+def test_flags_of_labelme_are_the_classes_of_images(given, tmp_path):
+    root = put(tmp_path / "in", FLAGS)
+    argv = ("--input", root, "--annotations", root, "--splits", "train=1", *given, *_WHOLE)
+    made = make(tmp_path / "a", *argv, "--unannotated", "keep")
+    assert labels_of(made) == {"0.png": ["cat"], "1.png": ["dog"], "2.png": []}
+    assert made.manifest.labels == ("cat", "dog")
+    made = make(tmp_path / "b", *argv, "--max-reject-fraction", 1, "--label-map", "cat=lion")
+    assert labels_of(made) == {"0.png": ["lion"], "1.png": ["dog"]}
+    why = "no true flags in in; --unannotated keep or drop allows this"
+    assert (details(made), made.rejects) == ({"2.png": why}, {"2.png": "unlabelled"})
+    made = make(tmp_path / "c", *argv, "--unannotated", "drop", "--balance", "oversample")
+    assert labels_of(made).keys() == {"0.png", "1.png"}
+
+
+def test_several_true_flags_are_several_labels(tmp_path):
+    root = put(tmp_path / "in", {**FLAGS, "2.json": flagged(dog=True, cat=True)})
+    argv = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *argv)
+    assert labels_of(made) == {"0.png": ["cat"], "1.png": ["dog"], "2.png": ["cat", "dog"]}
+    assert made.manifest.multi_label
+
+
+def test_flags_beside_shapes_are_in_a_note(tmp_path):
+    shape = {**_SHAPES[0], "flags": {"hard": True}}
+    files = {**FLAGS, "0.json": {**flagged(cat=True), "shapes": [shape]}}
+    root = put(tmp_path / "in", files)
+    argv = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *argv)
+    assert {key: len(boxes) for key, boxes in found(made)[0].items()} == {
+        **{"0.png": 1, "1.png": 0, "2.png": 0}
+    }
+    (note,) = [note for note in made.manifest.notes if note.code == "left-unread"]
+    assert "fields (flags) of 1 annotation, such as one in 0.json" in note
+    assert "flags (cat, dog) of 2 images, such as 0.json" in note
+    made = make(tmp_path / "b", *argv, "--annotation-format", "flags", "--unannotated", "keep")
+    assert labels_of(made) == {"0.png": ["cat"], "1.png": ["dog"], "2.png": []}
+    (note,) = [note for note in made.manifest.notes if note.code == "left-unread"]
+    assert note == "not read, or taken as stored: shapes of 1 image, such as 0.json"
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (flagged(cat="yes"), "0.json: expected 'flags' of names and true or false, got {'cat': 'y"),
+        ({**flagged(), "flags": ["cat"]}, "expected 'flags' of names and true or false, got ['cat"),
+        (flagged(**{" ": True}), "0.json: expected flags with names of one line, got ' '"),
+        ({"flags": {"cat": True}, "shapes": 3}, "0.json: expected LabelMe's 'shapes', a list"),
+        ("{", "0.json: invalid JSON"),
+    ],
+)
+def test_invalid_flags_reject_their_image(document, why, tmp_path):
+    root = put(tmp_path / "in", {**FLAGS, "0.json": document, "2.json": flagged(cat=True)})
+    argv = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *argv, "--max-reject-fraction", 1)
+    assert list(details(made)) == ["0.png"]
+    assert why in details(made)["0.png"]
+
+
+def test_flags_have_no_boxes_that_give_the_class(tmp_path, capsys):
+    root = put(tmp_path / "in", FLAGS)
+    argv = ("--input", root, "--annotations", root, "--output", tmp_path / "out")
+    assert images(*argv, "--image-class", "largest") == 2
+    assert "--image-class largest: needs boxes, and --annotations" in capsys.readouterr().err

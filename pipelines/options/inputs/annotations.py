@@ -48,7 +48,7 @@ class AnnotationsConfig(CommonConfig):
         " a folder of Pascal VOC, YOLO or LabelMe; or a table of boxes or captions.",
     )
     annotation_format: Literal[
-        "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"
+        "auto", "coco", "voc", "yolo", "labelme", "flags", "cvat", "hub", "csv", "captions"
     ] = option(
         "auto",
         help="Format of --annotations; auto detects it from the file names and the beginning of the"
@@ -166,6 +166,18 @@ def gives_captions(config: AnnotationsConfig) -> bool:
     return bool(config.annotations) and _reader(config).resolved_format == "captions"
 
 
+def gives_classes(config: AnnotationsConfig) -> bool:
+    """Return whether --annotations are the classes of images. Raises ConfigError."""
+    if not config.annotations or _reader(config).resolved_format != "flags":
+        return False
+    if config.image_class not in ("auto", "none"):
+        raise ConfigError(
+            f"--image-class {config.image_class}: needs boxes, and --annotations of the format"
+            " flags have none: leave the option out"
+        )
+    return True
+
+
 def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> Source:
     """Return a source of the same files with their annotations; unchanged without annotations.
 
@@ -190,6 +202,15 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
             absent="drop",
         )
     reader = dataclasses.replace(_reader(config), image_ids=image_ids)
+    if gives_classes(config):
+        return AnnotatedFiles(
+            files=files,
+            open_annotations=reader,
+            where=reader.where,
+            wording=Wording(noun="true flags", parts="class"),
+            unannotated=config.unannotated,
+            absent=config.absent_images,
+        )
     return AnnotatedFiles(
         files=files,
         open_annotations=reader,

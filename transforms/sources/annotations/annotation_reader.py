@@ -22,13 +22,17 @@ from recordmill.transforms.sources.annotations.captions import holds_captions, r
 from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
 from recordmill.transforms.sources.annotations.cvat import is_cvat, read_cvat
 from recordmill.transforms.sources.annotations.hub_metadata import NAME, read_metadata
-from recordmill.transforms.sources.annotations.labelme import is_labelme, open_labelme
+from recordmill.transforms.sources.annotations.labelme import (
+    labelme_content,
+    open_labelme,
+    read_flags,
+)
 from recordmill.transforms.sources.annotations.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationFormat = Literal[
-    "auto", "coco", "voc", "yolo", "labelme", "cvat", "hub", "csv", "captions"
+    "auto", "coco", "voc", "yolo", "labelme", "flags", "cvat", "hub", "csv", "captions"
 ]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _WORD = 64  # bytes at the beginning of a text
@@ -175,6 +179,10 @@ def _open_labelme(given: Annotations) -> AnnotationReader:
     return open_labelme(given.places[0], polygons=given.polygons)
 
 
+def _open_flags(given: Annotations) -> AnnotationReader:
+    return read_flags(given.places[0])
+
+
 def _open_cvat(given: Annotations) -> AnnotationReader:
     return read_cvat(given.places[0], polygons=given.polygons)
 
@@ -197,6 +205,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "voc": _Traits(_open_voc, in_folder=True),
     "yolo": _Traits(_open_yolo, in_folder=True, fractions=True, polygons=True),
     "labelme": _Traits(_open_labelme, in_folder=True, polygons=True),
+    "flags": _Traits(_open_flags, in_folder=True),
     "cvat": _Traits(_open_cvat, in_folder=None, polygons=True),
     "hub": _Traits(_open_hub, in_folder=None, several=True),
     "csv": _Traits(_open_csv, in_folder=False),
@@ -208,6 +217,7 @@ def guess_format(place: Location) -> AnnotationFormat:
     """Return the format of annotations, by the extension of a file, or of the files in a folder.
 
     A folder without .xml and .txt files may hold files of COCO, LabelMe or the Hugging Face hub.
+    LabelMe's files without any shape are read for their flags.
 
     Raises:
       ConfigError: no extension is that of annotations, or the folder holds two formats.
@@ -250,11 +260,16 @@ def guess_format(place: Location) -> AnnotationFormat:
                     f" reads them beside the images of {option_name('input')}"
                 )
             return "cvat" if most == "voc" and first_xml and is_cvat(first_xml) else most
+        flagged = []
         for document in documents[:_LOOKED_AT]:
             if is_coco(document):
                 return "coco"
-            if is_labelme(document):
+            content = labelme_content(document)
+            if content == "shapes":
                 return "labelme"
+            flagged += [] if content is None else [content == "flags"]
+        if flagged:
+            return "flags" if any(flagged) else "labelme"
         if metadata is not None:
             return "captions" if holds_captions(metadata) else "hub"
     raise ConfigError(

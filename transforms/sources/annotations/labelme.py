@@ -1,4 +1,4 @@
-"""LabelMe's JSON: a file per image, with shapes in pixels.
+"""LabelMe's JSON: a file per image, with shapes in pixels, or with flags that are its classes.
 
 Source: https://github.com/wkentaro/labelme (a rectangle has two opposite corners, a circle its
 centre and a point of its edge; shapes with equal label and group are parts of one object).
@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
 
+from recordmill.errors import RecordError
+from recordmill.format.label_texts import join_labels
 from recordmill.notes import LeftUnread
 from recordmill.storage.files import Location
+from recordmill.storage.input_files import read_file
 from recordmill.strict_json import to_text
-from recordmill.transforms.model.annotations import SEGMENTATION, ObjectCollector, count_unread
+from recordmill.transforms.model import batch
+from recordmill.transforms.model.annotations import (
+    SEGMENTATION,
+    SIDES,
+    ObjectCollector,
+    count_unread,
+    sides_array,
+)
+from recordmill.transforms.model.label_lists import distinct_labels
 from recordmill.transforms.sources.annotations.annotation_files import (
     AnnotationFolder,
     around,
@@ -25,17 +37,25 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     list_annotations,
     parse_sides,
 )
+from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.folders.companions import LABELME
 
 _HEAD = 1 << 16  # bytes
-_KNOWN = frozenset(("label", "points", "group_id", "shape_type", "mask", "flags", "description"))
+_KNOWN = frozenset(("label", "points", "group_id", "shape_type", "mask"))
+_NO_SHAPES = re.compile(rb'"shapes"\s*:\s*\[\s*\]')
+_FLAG = re.compile(rb'"flags"\s*:\s*\{[^{}]*:\s*true\b')
 _SHOWN = 60  # characters of a value in a message
 
 
-def is_labelme(file: Location) -> bool:
-    """Return whether a file begins as one of LabelMe."""
+def labelme_content(file: Location) -> Literal["shapes", "flags", "nothing"] | None:
+    """Return what a file of LabelMe holds, by its beginning; None for other files."""
     with file.open_input() as data:
-        return LABELME.search(data.read(_HEAD)) is not None
+        head = data.read(_HEAD)
+    if LABELME.search(head) is None:
+        return None
+    if _NO_SHAPES.search(head) is None:
+        return "shapes"
+    return "nothing" if _FLAG.search(head) is None else "flags"
 
 
 def open_labelme(folder: Location, *, polygons: bool) -> LabelmeReader:
@@ -56,14 +76,10 @@ class LabelmeReader(AnnotationFolder):
     def parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
     ) -> tuple[int, int] | None:
-        try:
-            found = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise ValueError("invalid JSON") from error
-        shapes = found.get("shapes") if isinstance(found, dict) else None
-        if not isinstance(shapes, list):
-            raise ValueError("expected LabelMe's 'shapes', a list")
+        found, shapes = _parse(data)
         such_as = f"one in {key}"
+        if flags := _true_flags(found):
+            unread.add("flags", "image", such_as=key, names=flags)
         parts: dict[tuple[str, object], list[list[float]]] = {}
         for number, shape in enumerate(shapes, 1):
             if not isinstance(shape, dict):
@@ -85,7 +101,83 @@ class LabelmeReader(AnnotationFolder):
             self.seen.add(label)
             if not self.polygons and any(len(one) != 8 for one in polygons):
                 unread.add("the outlines", "polygon", such_as=such_as)
-        return parse_sides(str(found.get("imageWidth")), str(found.get("imageHeight")))
+        return _sides(found)
+
+
+def read_flags(folder: Location) -> AnnotationTable:
+    """Read the flags of images as their classes.
+
+    Images without a true flag are left out, as they have no class. If several flags of an image are
+    true, all images have lists of classes.
+
+    Raises:
+      ConfigError: There are no JSON files.
+    """
+    listed = list_annotations(folder, ".json").arguments
+    unread = LeftUnread()
+    names: list[str] = []
+    classes: list[list[str]] = []
+    sides: list[tuple[int, int] | None] = []
+    faults: dict[int, str] = {}
+    for file, name in zip(listed["files"], listed["names"], strict=True):
+        flags: list[str] = []
+        size = None
+        try:
+            found, shapes = _parse(read_file(file.path, size=file.size, mtime=file.mtime))
+            flags, size = _true_flags(found), _sides(found)
+            if shapes:
+                unread.add("shapes", "image", such_as=file.key)
+        except RecordError as error:
+            faults[len(names)] = f"{file.key}: {error.detail}"
+        except ValueError as error:
+            faults[len(names)] = f"{file.key}: {error}"
+        if flags or len(names) in faults:
+            names.append(name)
+            classes.append(flags)
+            sides.append(size)
+    columns: dict[str, pa.Array] = {SIDES: sides_array(sides)}
+    if any(len(flags) > 1 for flags in classes):
+        lists = distinct_labels(pa.array(classes, pa.list_(pa.string())))
+        columns |= {batch.LABELS: lists, batch.LABEL: join_labels(lists)}
+    else:
+        labels = [flags[0] if flags else None for flags in classes]
+        columns[batch.LABEL] = pa.array(labels, pa.string())
+    return AnnotationTable(
+        names=names,
+        rejects=listed["rejects"],
+        folders=listed["folders"],
+        table=pa.RecordBatch.from_pydict(columns),
+        faults=faults,
+        notes=unread.notes(),
+    )
+
+
+def _parse(data: bytes) -> tuple[Mapping[str, Any], list[Any]]:
+    """Return the document in a file, and its shapes. Raises ValueError."""
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ValueError("invalid JSON") from error
+    shapes = found.get("shapes") if isinstance(found, dict) else None
+    if not isinstance(shapes, list):
+        raise ValueError("expected LabelMe's 'shapes', a list")
+    return found, shapes
+
+
+def _true_flags(found: Mapping[str, Any]) -> list[str]:
+    """Return the names of the flags of an image that are true. Raises ValueError."""
+    flags = found.get("flags") or {}
+    values = flags.values() if isinstance(flags, dict) else [None]
+    if not all(isinstance(value, bool) for value in values):
+        raise ValueError(f"expected 'flags' of names and true or false, got {str(flags)[:_SHOWN]}")
+    for name in flags:
+        if len(name.splitlines()) != 1 or not name.strip():
+            raise ValueError(f"expected flags with names of one line, got {name!r}")
+    return [name for name, value in flags.items() if value]
+
+
+def _sides(found: Mapping[str, Any]) -> tuple[int, int] | None:
+    return parse_sides(str(found.get("imageWidth")), str(found.get("imageHeight")))
 
 
 def _label(shape: Mapping[str, Any], number: int) -> str:

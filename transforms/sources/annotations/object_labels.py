@@ -117,6 +117,9 @@ class ObjectLabels:
         columns: annotations, with or without objects.
         """
         has_objects = OBJECTS in columns.schema.names
+        for name in {batch.LABEL, batch.LABELS}.intersection(columns.schema.names):
+            rows = batch.set_column(rows, name, columns[name])  # replaces labels of folders
+            columns = columns.drop_columns([name])
         if has_objects:
             columns = self._renamed(columns)
             left = _without_left_out(columns)
