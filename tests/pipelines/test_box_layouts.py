@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from recordmill.transforms.imaging.affine import IDENTITY
+from recordmill.transforms.encoders.keypoints import place_keypoints
+from recordmill.transforms.imaging.affine import IDENTITY, Affine
 from recordmill.transforms.imaging.object_masks import draw_object
 from tests.box_masks import boxes_of
 from tests.image_runs import Made, images, make
@@ -173,16 +174,101 @@ def test_polygons_of_yolo_are_drawn(tmp_path):
     assert example["image/object/segmentation/transform"] == [100, 0, 0, 0, 60, 0]
 
 
-def test_boxes_with_keypoints_are_read(tmp_path):
-    files = {
-        "data.yaml": "kpt_shape: [2, 3]\nnames: [cat]\n",
+_POSE = f"{line(0, 10, 6, 30, 24)} 0.2 0.2 2 0.25 0.3 1 0 0 0"
+
+
+def _posed(yaml, *lines):
+    """A folder of YOLO with keypoints."""
+    return {
+        "data.yaml": f"{yaml}names: [cat, dog]\n",
         "images/0.png": "",
-        "labels/0.txt": f"{line(0, 10, 6, 30, 24)} 0.2 0.2 2 0 0 0\n",
+        "labels/0.txt": "\n".join(lines),
     }
-    root = put(tmp_path / "in", files)
+
+
+def points_of(made: Made):
+    """x, y and visibility of the keypoints of the only image, and their names and numbers."""
+    (example,) = made.examples().values()
+    values = [example[f"{_POINTS}{name}"] for name in ("x", "y", "visibility")]
+    points = [tuple(round(float(n), 4) for n in one) for one in zip(*values, strict=True)]
+    names = [name.decode() for name in example[f"{_POINTS}text"]]
+    return points, names, [*example[f"{_POINTS}num"]]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "names"),
+    [
+        ("kpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n", ["0", "1", "2"]),
+        ("kpt_shape:\n- 3\n- 3\nkpt_names:\n  0: [nose, left, right]\n", ["nose", "left", "right"]),
+        ("kpt_shape: [3, 3]\nkpt_names: [a, b, c]\n", ["a", "b", "c"]),
+    ],
+)
+def test_keypoints_of_yolo_are_features(yaml, names, tmp_path):
+    root = put(tmp_path / "in", _posed(yaml, f"{_POSE} 0.9", line(1, 1, 6, 3, 12)))
     given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
     made = make(tmp_path / "out", *given)
-    assert found(made)[0] == {"images/0.png": [("cat", (10, 6, 30, 24))]}
+    boxes = [("cat", (10, 6, 30, 24)), ("dog", (1, 6, 3, 12))]
+    assert found(made)[0] == {"images/0.png": boxes}
+    assert points_of(made) == ([(0.2, 0.2, 2), (0.25, 0.3, 1), (0, 0, 0)], names, [3, 0])
+    (note,) = [note for note in made.manifest.notes if note.code == "left-unread"]
+    assert (
+        note
+        == "not read, or taken as stored: the confidence of 1 line, such as one in labels/0.txt"
+    )
+
+
+def test_keypoints_of_yolo_without_visibility(tmp_path):
+    text = f"{line(0, 10, 6, 30, 24)} 0.2 0.2 0 0 -1 -1"
+    root = put(tmp_path / "in", _posed("kpt_shape: [3, 2]\n", text))
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert points_of(made)[0] == [(0.2, 0.2, 2), (0, 0, 0), (0, 0, 0)]
+
+
+def test_mirrored_keypoints_of_yolo_change_places_by_flip_idx():
+    text = json.dumps([["a", "b"], [10, 6, 2, 30, 24, 1], [1, 0]])
+    mirror = Affine(-1, 0, WIDTH, 0, 1, 0)
+    placed = place_keypoints([text], mirror, (WIDTH, HEIGHT), mirrored=True)
+    assert placed.names == ["a", "b"]
+    np.testing.assert_allclose(placed.points, [(0.7, 0.4), (0.9, 0.1)])
+    assert placed.visibility.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "line_", "why"),
+    [
+        ("kpt_shape: [3, 3]\n", _POSE[:-2], "four numbers and 9 of keypoints, as kpt_shape says"),
+        ("kpt_shape: [3, 3]\n", _POSE[:-1] + "3", "visibility of 0, 1 or 2, got 0 0 3"),
+        ("kpt_shape: [3, 3]\n", _POSE[:-1] + "x", "line 1: expected 3 keypoints of x, y and a"),
+        ("kpt_shape: [3, 3]\n", _POSE[:-5] + "40 30 2", "visibility of 0, 1 or 2, got 40 30 2"),
+    ],
+)
+def test_invalid_keypoints_of_yolo_reject_their_image(yaml, line_, why, tmp_path):
+    files = {**_posed(yaml, line_), "images/1.png": "", "labels/1.txt": _POSE}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    rejected = details(make(tmp_path / "out", *given, "--max-reject-fraction", 1))
+    assert list(rejected) == ["images/0.png"]
+    assert why in rejected["images/0.png"]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "message"),
+    [
+        ("kpt_shape: 17\n", "data.yaml: expected kpt_shape: [NUMBER, 2 or 3]"),
+        ("kpt_shape: [3, 4]\n", "data.yaml: expected kpt_shape: [NUMBER, 2 or 3]"),
+        (
+            "kpt_shape: [3, 3]\nflip_idx: [0, 1]\n",
+            "expected flip_idx with each of the numbers 0 to 2",
+        ),
+        ("kpt_shape: [3, 3]\nkpt_names: [a]\n", "expected 3 names in kpt_names of a class"),
+    ],
+)
+def test_invalid_descriptions_of_keypoints_are_refused(yaml, message, tmp_path, capsys):
+    root = put(tmp_path / "in", _posed(yaml, _POSE))
+    argv = ("--input", root, "--annotations", root, "--output", tmp_path / "out")
+    assert images(*argv) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

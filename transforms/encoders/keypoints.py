@@ -59,7 +59,9 @@ def place_keypoints(
     """Transform the keypoints of the objects of an image.
 
     Args:
-      texts: For each object the JSON [names, [x, y, visibility, ...]]; None without keypoints.
+      texts: For each object the JSON [names, [x, y, visibility, ...]]; None without keypoints. A
+        third item lists for each keypoint the number of its partner on the other side of the
+        object; by default the names tell the sides.
       transform: From the annotated image to the written one.
       size: (width, height) of the written image.
       mirrored: Whether augmentation mirrors the image, which exchanges left and right keypoints.
@@ -68,9 +70,10 @@ def place_keypoints(
     names: list[str] = []
     values: list[float] = []
     for text in texts:
-        own, numbers = ([], []) if text is None else orjson.loads(text)
+        own, numbers, *partners = ([], []) if text is None else orjson.loads(text)
         if mirrored:
-            numbers = np.reshape(numbers, (-1, 3))[_partners(own)].ravel().tolist()
+            order = partners[0] if partners else _partners(own)
+            numbers = np.reshape(numbers, (-1, 3))[order].ravel().tolist()
         counts.append(len(own))
         names += own
         values += numbers

@@ -34,7 +34,8 @@ BOX_FIELDS = (
 CROWD = pa.field("is_crowd", pa.bool_())
 AREA = pa.field("area", pa.float64())  # square pixels, nullable
 SEGMENTATION = pa.field("segmentation", pa.string())  # the JSON of the annotations, nullable
-# JSON of the names of the keypoints of an object, and x, y and visibility of each; nullable.
+# JSON of the names of the keypoints of an object, and x, y and visibility of each; nullable. It may
+# also have the number of the keypoint that each becomes in a mirrored image.
 KEYPOINTS = pa.field("keypoints", pa.string())
 DIFFICULT = pa.field("difficult", pa.bool_())
 TRUNCATED = pa.field("truncated", pa.bool_())

@@ -13,8 +13,8 @@ import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -25,7 +25,12 @@ from recordmill.option_files import parse_names
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, MissingError
 from recordmill.strict_json import to_text
-from recordmill.transforms.model.annotations import SEGMENTATION, Corners, ObjectCollector
+from recordmill.transforms.model.annotations import (
+    KEYPOINTS,
+    SEGMENTATION,
+    Corners,
+    ObjectCollector,
+)
 from recordmill.transforms.sources.annotations.annotation_files import (
     AnnotationFolder,
     around,
@@ -44,31 +49,75 @@ _NAMES = (
 )  # files of class names, one per line
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # of Ultralytics and Roboflow
 _HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)
-_KEYPOINTS = re.compile(r"^\s*kpt_shape\s*:\s*\[\s*(\d+)\s*,\s*([23])\s*\]", re.MULTILINE)
+_KEYPOINTS = re.compile(r"^[{ ]*kpt_shape\s*:", re.MULTILINE)
+_FAR = 1  # widths and heights by which a keypoint may be outside of its image
 _BOX = 4  # numbers of a box
 
 
 class _Line(NamedTuple):
-    """An object. polygon: its points as x, y, x, y, ...; None for a box."""
+    """An object. polygon: its points as x, y, x, y, ...; None for a box. keypoints: their JSON."""
 
     corners: Corners
     name: str
     polygon: list[float] | None
+    keypoints: str | None = None
+
+
+class _Pose(NamedTuple):
+    """The keypoints of a line.
+
+    Attributes:
+      number: Number of keypoints.
+      dims: Numbers of a keypoint: x and y, or also a visibility.
+      partners: Number of the keypoint that each becomes in a mirrored image; None if names tell it.
+      names: {class number: names of its keypoints}, with None for all other classes. Keypoints
+        without a name are named by their numbers.
+    """
+
+    number: int
+    dims: int
+    partners: Sequence[int] | None
+    names: Mapping[int | None, Sequence[str]]
+
+    @property
+    def width(self) -> int:
+        """Number of numbers in a line."""
+        return self.number * self.dims
+
+    def parse(self, texts: Sequence[str], label: int, where: str) -> str:
+        """Return the keypoints in words of a line as JSON. Raises ValueError."""
+        what = f"{where}: {self.number} keypoints of x, y"
+        what += " and a visibility of 0, 1 or 2" if self.dims == 3 else " as fractions"
+        values = parse_numbers(texts, what)
+        numbers: list[float] = []
+        for at in range(0, len(values), self.dims):
+            x, y, *given = values[at : at + self.dims]
+            visible = given[0] if given else 2 * ((x, y) != (0, 0) and min(x, y) >= 0)
+            far = visible and not all(-_FAR <= one <= 1 + _FAR for one in (x, y))
+            if visible not in (0, 1, 2) or far:
+                shown = " ".join(texts[at : at + self.dims])
+                raise ValueError(f"{what.replace(': ', ': expected ', 1)}, got {shown}")
+            numbers += (x, y, visible)
+        names = self.names.get(label) or self.names.get(None)
+        names = names or [*map(str, range(self.number))]
+        more = () if self.partners is None else (self.partners,)
+        return to_text([names, numbers, *more], compact=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class YoloReader(AnnotationFolder):
     """A folder of YOLO's txt files.
 
-    polygons: whether to keep polygons. keypoints: numbers of keypoints in a line.
+    polygons: whether to keep polygons. pose: the keypoints in lines; None if they have none.
     """
 
     polygons: bool = False
-    keypoints: int = 0
+    pose: _Pose | None = None
 
     @property
     def more(self) -> Sequence[pa.Field]:
-        return (SEGMENTATION,) if self.polygons else ()
+        of_pose = () if self.pose is None else (KEYPOINTS,)
+        return (*((SEGMENTATION,) if self.polygons else ()), *of_pose)
 
     def parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
@@ -85,49 +134,50 @@ class YoloReader(AnnotationFolder):
         ]
         for part in ignored:
             unread.add(part, "line", such_as=f"one in {key}")
-        for corners, name, polygon in found:
+        for corners, name, polygon, keypoints in found:
             if polygon is not None and not self.polygons:
                 unread.add("the outlines", "polygon", such_as=f"one in {key}")
             text = None if polygon is None else to_text([polygon], compact=True)
-            objects.add(row, corners, name, segmentation=text)
+            objects.add(row, corners, name, segmentation=text, keypoints=keypoints)
 
     def _line(self, words: Sequence[str], where: str, ignored: list[str]) -> _Line:
         """Parse a line. ignored: gets the names of parts that are not read. Raises ValueError."""
         if "," in words[0]:
             raise ValueError(f"{where}: expected numbers between spaces, got {words[0]!r}")
-        name, texts = self._class(words[0], where), words[1:]
-        pose = self.keypoints and len(texts) in (_BOX + self.keypoints, _BOX + self.keypoints + 1)
-        if self.keypoints and not pose and len(texts) != _BOX:
+        number, texts = self._class(words[0], where), words[1:]
+        name, keypoints = self.classes[number], None
+        width = 0 if self.pose is None else self.pose.width
+        has_pose = width and len(texts) in (_BOX + width, _BOX + width + 1)
+        if width and not has_pose and len(texts) != _BOX:
             raise ValueError(
-                f"{where}: expected a class, four numbers and {self.keypoints} of keypoints, as"
-                f" kpt_shape says, got {len(words)} words"
+                f"{where}: expected a class, four numbers and {width} of keypoints, as kpt_shape"
+                f" says, got {len(words)} words"
             )
         if len(texts) < _BOX:
             raise ValueError(f"{where}: expected a class and four numbers, got {len(words)} words")
         # Without a confidence, the numbers of points are even.
-        if len(texts) == _BOX + self.keypoints + 1 if pose else len(texts) % 2:
+        if len(texts) == _BOX + width + 1 if has_pose else len(texts) % 2:
             what = f"{where}: a confidence of 0 to 1 as the last number"
             (confidence,) = parse_numbers(texts[-1:], what)
             if is_out_of_range((confidence,)):
                 raise ValueError(f"{what.replace(': ', ': expected ', 1)}, got {texts[-1]}")
             ignored.append("the confidence")
             texts = texts[:-1]
-        if pose:
-            parse_numbers(texts[_BOX:], f"{where}: numbers of keypoints")
-            ignored.append("keypoints")
+        if has_pose and self.pose is not None:
+            keypoints = self.pose.parse(texts[_BOX:], number, where)
             texts = texts[:_BOX]
         if len(texts) == _BOX:
-            return _Line(_box(texts, where), name, None)
+            return _Line(_box(texts, where), name, None, keypoints)
         return _polygon(texts, where, name)
 
-    def _class(self, word: str, where: str) -> str:
+    def _class(self, word: str, where: str) -> int:
         number = word
         if not is_digits(word) and re.fullmatch(r"\d+\.0*", word, re.ASCII):
             number = word.partition(".")[0]  # as programs write numbers of one array
         if not is_digits(number) or len(number) > 9 or int(number) >= len(self.classes):
             last = len(self.classes) - 1
             raise ValueError(f"{where}: expected a class 0 to {last}, got {word!r}")
-        return self.classes[int(number)]
+        return int(number)
 
 
 def _box(texts: Sequence[str], where: str) -> Corners:
@@ -183,14 +233,12 @@ def open_yolo(
                 f"{option_name('annotations', folder)}: {first.where} and {other.where} name"
                 f" different classes: pass the right file as {option_name('labels_file')}"
             )
-    shapes = (_KEYPOINTS.search(text) for _, text in texts)
-    shape = next((one for one in shapes if one is not None), None)
     return YoloReader(
         **found.arguments,
         classes=tuple(classes),
         notes=notes,
         polygons=polygons,
-        keypoints=int(shape[1]) * int(shape[2]) if shape else 0,
+        pose=_pose(texts),
     )
 
 
@@ -234,6 +282,46 @@ def _names(texts: Sequence[tuple[Location, str]]) -> Iterator[_Names]:
                 f" {option_name('labels_file')}"
             )
         yield _Names(place, names)
+
+
+def _pose(texts: Sequence[tuple[Location, str]]) -> _Pose | None:
+    """Return the keypoints that the first file with `kpt_shape` describes. Raises ConfigError."""
+    found = ((place, text) for place, text in texts if _KEYPOINTS.search(text) is not None)
+    place, text = next(found, (None, ""))
+    if place is None:
+        return None
+    import yaml  # only files with keypoints need it
+
+    where = option_name("annotations", place)
+    try:
+        given = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{where}: invalid YAML") from error
+    given = given if isinstance(given, dict) else {}
+    shape: Any = given.get("kpt_shape")
+    partners, names = given.get("flip_idx"), given.get("kpt_names")
+    is_list = isinstance(shape, list) and [*map(type, shape)] == [int, int]
+    if not is_list or shape[0] < 1 or shape[1] not in (2, 3):
+        raise ConfigError(
+            f"{where}: expected kpt_shape: [NUMBER, 2 or 3], the number of keypoints and of the"
+            f" values of each, got {shape!r}"
+        )
+    count = shape[0]
+    if partners is not None and (
+        not isinstance(partners, list) or sorted(partners, key=str) != sorted(range(count), key=str)
+    ):
+        raise ConfigError(
+            f"{where}: expected flip_idx with each of the numbers 0 to {count - 1} once, as"
+            f" kpt_shape says, got {partners!r}"
+        )
+    by_class = {None: names} if isinstance(names, list) else names or {}
+    for one in by_class.values() if isinstance(by_class, dict) else [by_class]:
+        if not isinstance(one, list) or len(one) != count or {*map(type, one)} != {str}:
+            raise ConfigError(
+                f"{where}: expected {count} names in kpt_names of a class, as kpt_shape says, got"
+                f" {one!r}"
+            )
+    return _Pose(count, shape[1], partners, by_class)
 
 
 def _no_names(folder: Location) -> ConfigError:
