@@ -74,6 +74,8 @@ class TextConfig(RowsConfig):
         group=TEXT,
         text_columns={"after": "text_column"},
         text_pairs={"after": "text_columns"},
+        chat_column={"after": "text_pairs"},
+        chat_template={"after": "chat_column", "shapes_bytes": False},
         unicode={"after": "documents"},
     )
     embeddings: str | None = option(
@@ -140,7 +142,7 @@ def data_type(config: TextConfig) -> DataType:
             config,
             documents=config.documents,
             text_column=config.text_column,
-            text_columns=options.text_columns,
+            options=options,
         ),
         check=TextCheck(options=options) if options.filters else None,
         duplicates=_same_text(config, options),
@@ -161,6 +163,8 @@ def data_type(config: TextConfig) -> DataType:
         )
     artifacts: dict[str, bytes | Prepared] = {}
     shaping = {} if name is None else {"tokenizer": fingerprint_of(name, file)}
+    if options.template is not None:
+        shaping["chat_template"] = options.chat_template
     if file is not None:
         check_tokenizer_file(file, options)
         artifacts[file.name] = file.content

@@ -199,6 +199,11 @@ def text_options(manifest: Manifest) -> TextOptions:
             "the dataset has several texts per record (--text-columns), and an exported model has"
             " one input"
         )
+    if given.get("chat_column"):
+        raise ConfigError(
+            "the dataset has conversations (--chat-column), and an exported model takes texts;"
+            " render them with the template, and encode them with the tokenizer"
+        )
     # The model turns one text into one record.
     given |= {"pack": None, "end_token": None, "chunk": None, "chunk_overlap": 0}
     tokenizer = None if "tokenizer" not in written else str(written["tokenizer"]).split(" ")[0]

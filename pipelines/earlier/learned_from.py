@@ -68,7 +68,7 @@ _OF_WINDOWS = ("window", "sequence_example", "horizon", "target", "static_column
 _OF_TEXTS = (
     *("tokenizer", "features", "max_length", "vocab_size", "min_frequency", "oov_buckets"),
     *("special_tokens", "ngrams", "tfidf", "tfidf_norm", "embeddings", "pooling", "unicode"),
-    *("edge_tokens", "pack", "end_token", "preprocessing_fn"),
+    *("edge_tokens", "pack", "end_token", "chat_template", "preprocessing_fn"),
 )
 _FIXED: Mapping[str, Sequence[str]] = {
     "table": (*_OF_ALL, *_OF_COLUMNS),

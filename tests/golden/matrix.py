@@ -95,6 +95,7 @@ _OTHER_INPUTS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("reuse", "--reuse"): {"sets/2026-11-25": "@images/plain/png"},
     ("statistics", "--infer-schema"): {"air.pbtxt": "inferred-air.pbtxt"},
     ("statistics", "--compare-with"): {"may/": "@table/learned/first"},
+    ("text", "--chat-column"): {"tokenizer.json": "chat.json"},
     ("text", "--pack"): {"tokenizer.json": "bytes.json"},
 }
 

@@ -274,6 +274,33 @@ def _texts(root: pathlib.Path) -> None:
     )
 
 
+@makes("chat.jsonl gpt.parquet odd-chats.jsonl")
+def _chats(root: pathlib.Path) -> None:
+    texts = [text for _, text in _messages()]
+    chats = []
+    for n in range(0, len(texts) - 4, 2):
+        roles = ["system"] * (n % 3 == 0) + ["user", "assistant"] * (1 + n % 4 // 2)
+        turns = zip(roles, texts[n:], strict=False)
+        chats.append([{"role": role, "content": text} for role, text in turns])
+    put(root / "chat.jsonl", "".join(f"{json.dumps({'messages': chat})}\n" for chat in chats))
+    names = {"system": "system", "user": "human", "assistant": "gpt"}
+    gpt = [[{"from": names[m["role"]], "value": m["content"]} for m in chat] for chat in chats]
+    table = pa.table({"conversations": gpt, "source": ["ab"[n % 2] for n in range(len(gpt))]})
+    pq.write_table(table, root / "gpt.parquet")
+    said = {"role": "assistant", "content": "yes"}
+    odd: list[object] = [
+        None, [], "text", [{"role": "user", "content": "a"}], [{**said, "role": "tool"}], [said],
+        [{**said, "content": None, "tool_calls": [{"id": 1}]}], [{**said, "content": " "}],
+        [{**said, "content": [{"type": "image"}]}], [said, {**said, "role": "system"}],
+        [{**said, "content": "a<|im_end|>"}], [{**said, "weight": 0}],
+        [{**said, "content": [{"type": "text", "text": "ye"}, "s"]}], [{"role": "bot"}],
+    ]  # fmt: skip
+    put(
+        root / "odd-chats.jsonl",
+        "".join(f"{json.dumps({'messages': one})}\n" for one in [*odd, *chats[:6]]),
+    )
+
+
 @makes("languages")
 def _languages(root: pathlib.Path) -> None:
     for number, (label, text) in enumerate(_messages(24)):
@@ -281,7 +308,7 @@ def _languages(root: pathlib.Path) -> None:
         put(path, f"sentence\tlabel\n{text}\t{label}\n")
 
 
-@makes("tokenizer.json bytes.json glove.6B.100d.txt sms.model")
+@makes("tokenizer.json bytes.json chat.json glove.6B.100d.txt sms.model")
 def _models(root: pathlib.Path) -> None:
     import tokenizers
 
@@ -298,6 +325,9 @@ def _models(root: pathlib.Path) -> None:
     )
     model.save(str(root / "tokenizer.json"))
     save_byte_bpe(root)
+    chat = tokenizers.Tokenizer.from_file(str(root / "bytes.json"))
+    chat.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    chat.save(str(root / "chat.json"))
     save_sentencepiece(root)
     vectors = [
         f"{word} {n}.5 -{n}.25 0.125\n"

@@ -106,7 +106,10 @@ def test_what_shapes_bytes_of_windows_and_texts() -> None:
     fields = {field.name for field in dataclasses.fields(CommonConfig)}
     for kind, files in (
         (SensorConfig, {"intervals"}),
-        (TextConfig, {"tokenizer", "embeddings", "embedding_words", "max_unknown"}),
+        (
+            TextConfig,
+            {"tokenizer", "embeddings", "embedding_words", "max_unknown", "chat_template"},
+        ),
     ):
         others = {name for name, one in options_of(kind).items() if not one.shapes_bytes}
         assert others - fields == {*files, "preprocessing_fn", "trust_transform"}

@@ -259,6 +259,7 @@ COMMANDS = {
         "--augment word-dropout --balance oversample --tokenizer words",
         "--learned-from earlier --statistics --max-drift 0.2,age=0.5 --max-unknown 0.3",
         "--tokenizer words --text-columns question,answer --text-pairs separate --max-length 9",
+        "--tokenizer bytes --chat-column messages --chat-template llama3",
     ),
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",

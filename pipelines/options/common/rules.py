@@ -177,7 +177,7 @@ RULES: tuple[Rule, ...] = (
     _only(_SEGMENTS, "named", of="audio", unless="clip-mode=split",
           why="or add --clip-mode split"),
     _only("input-root allow-store confine", "named held"),
-    _only("text-column text-columns", "values"),
+    _only("text-column text-columns chat-column", "values"),
     _only("documents", "document"),
     _only("label-from group-from", "self held values document", why="or use --label-column or"
           " --group-column"),
@@ -222,6 +222,15 @@ RULES: tuple[Rule, ...] = (
     _excludes("@text -text-column -text-columns -documents -min-chars -max-chars",
               "preprocessing-fn", why=_ALL_FEATURES),
     _excludes("text-column", "text-columns"),
+    _excludes("chat-column", "text-column text-columns", why="because a record is a conversation or"
+              " texts"),
+    _excludes("chat-column", "chunk", why="which cuts texts, but the parts of a conversation belong"
+              " together"),
+    _excludes("chat-column", "augment", why="which changes single texts"),
+    _excludes("chat-column", "features=bow|tfidf|embeddings", why="which are features of texts"),
+    _excludes("chat-column", "edge-tokens=yes", why="because the template has its own special"
+              " tokens"),
+    _needs("chat-template", "chat-column"),
     _excludes("near-duplicates", "text-columns chunk", why="because it compares whole, single"
               " texts"),
     _excludes("conflicts", "chunk", why="which refuses keys that repeat", of="text"),

@@ -7,6 +7,7 @@ from recordmill.pipelines.options.common.config import COLUMNS
 from recordmill.pipelines.options.inputs.file_inputs import path_labels
 from recordmill.pipelines.options.inputs.rows import RowsConfig
 from recordmill.pipelines.options.inputs.tfrecord_inputs import columns_of
+from recordmill.transforms.encoders.tokenization.text_options import TextOptions
 from recordmill.transforms.model.source import RowSource
 from recordmill.transforms.sources.media.input_shape import shape_of_texts
 from recordmill.transforms.sources.rows.values.text_folders import Documents, TextFolder
@@ -18,7 +19,7 @@ def texts_of(
     *,
     documents: Documents,
     text_column: str | None,
-    text_columns: tuple[str, ...],
+    options: TextOptions,
 ) -> RowSource:
     """Return the source of texts: `TextRows` for files of rows, `TextFolder` for text files.
 
@@ -27,7 +28,9 @@ def texts_of(
     """
     inputs, rows = config.inputs, config.rows.make()
     columns = {name: getattr(config, name) for name in COLUMNS}
-    columns |= {"text_column": text_column, "text_columns": text_columns}
+    columns |= {"text_column": text_column, "text_columns": options.text_columns}
+    if options.template is not None:
+        columns |= {"chat_column": options.chat_column, "chat_tokens": options.template.tokens}
     shape = shape_of_texts(inputs, rows)
     rules.check(config, shape=shape.payload, where=inputs)
     if shape.payload == "values":

@@ -19,6 +19,7 @@ class Packs:
 
     ids, segments, positions: int64[packs, length]. Segments number the texts of a pack from 1; 0 is
         padding. Positions count from 0 in each segment.
+    learned: int64[packs, length], the loss mask of conversations; None for texts.
     row: int64[packs], the text that each pack begins with.
     start: int64[packs], the position in that text's ids.
     used: number of ids that are not padding.
@@ -27,6 +28,7 @@ class Packs:
     ids: Ints
     segments: Ints
     positions: Ints
+    learned: Ints | None
     row: Ints
     start: Ints
     used: int
@@ -38,7 +40,9 @@ class Packs:
         return string_array([f"{key}{NAME}{at}" for key, at in zip(first, starts, strict=True)])
 
 
-def pack(ids: Ints, offsets: Ints, *, length: int, padding: int) -> Packs:
+def pack(
+    ids: Ints, offsets: Ints, *, length: int, padding: int, learned: Ints | None = None
+) -> Packs:
     """Pack texts in their order; only the last pack may have padding.
 
     Args:
@@ -46,6 +50,7 @@ def pack(ids: Ints, offsets: Ints, *, length: int, padding: int) -> Packs:
         offsets: int64[texts + 1], offsets of the texts in `ids`.
         length: ids of a pack.
         padding: id that fills the last pack.
+        learned: int64[...], the loss mask of the ids.
     """
     count = ids.size
     packs = -(-count // length)
@@ -67,6 +72,7 @@ def pack(ids: Ints, offsets: Ints, *, length: int, padding: int) -> Packs:
         ids=padded(ids, padding),
         segments=padded(segments, 0),
         positions=padded(positions, 0),
+        learned=None if learned is None else padded(learned, 0),
         row=row,
         start=first - offsets[row],
         used=count,

@@ -20,24 +20,18 @@ from recordmill.transforms.encoders.text.packing import end_each, pack
 from recordmill.transforms.encoders.text.text_augment import augment_words
 from recordmill.transforms.encoders.text.text_lengths import TextCheck
 from recordmill.transforms.encoders.tokenization.bpe import BpeAnalysis
-from recordmill.transforms.encoders.tokenization.pairs import PairTemplate, Tokens
-from recordmill.transforms.encoders.tokenization.subwords import (
-    has_subwords,
-    library_version,
-    load_subwords,
-)
+from recordmill.transforms.encoders.tokenization.chat_tokens import Turns
+from recordmill.transforms.encoders.tokenization.subwords import library_version
 from recordmill.transforms.encoders.tokenization.terms import TermCounts, count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import (
-    BEGIN,
-    SEPARATOR,
     SUBWORDS,
     TextOptions,
     TfidfNorm,
 )
+from recordmill.transforms.encoders.tokenization.token_ids import TokenIds
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
 from recordmill.transforms.encoders.tokenization.vocabulary import (
     TEXT,
-    TOKENS_FILE,
     Vocabulary,
     VocabularyAnalysis,
     load_vocabulary,
@@ -56,21 +50,21 @@ from recordmill.transforms.model.ragged import (
     fixed_lists,
     list_array,
     padded,
-    string_bytes,
 )
 from recordmill.transforms.model.user_columns import merged, user_fields, with_users
 
 T = TypeVar("T")
 
 TYPE_IDS = "tokens/type_ids"  # 0 for the first of two joined texts, 1 for the second
-
-_PADDING = 0  # unless a tokenizer file has its own id of padding
-_BYTES = 256
+# 1 for the tokens of a conversation that a model learns to write: those of the assistant
+LOSS_MASK = "tokens/loss_mask"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextEncoder:
     """Encoder of the column `text`, or of the columns that `text_columns` of the options names.
+
+    Conversations are the columns `text` and `__turns__`.
 
     Learned vocabularies and tokenizer files are artifacts of the context.
 
@@ -140,16 +134,22 @@ class TextEncoder:
 
     def _pack_features(self, context: Context) -> dict[str, Feature]:
         shape = (self.options.pack,)
-        return {
-            "tokens": Feature(dtype="int64", shape=shape, kind="index", size=self._ids(context)),
-            "tokens/segments": Feature(dtype="int64", shape=shape),
-            "tokens/positions": Feature(dtype="int64", shape=shape),
-        }
+        tokens = Feature(dtype="int64", shape=shape, kind="index", size=self._ids(context).size)
+        names = ["tokens/segments", "tokens/positions", *self._loss_masks]
+        return {"tokens": tokens, **dict.fromkeys(names, Feature(dtype="int64", shape=shape))}
+
+    @property
+    def _loss_masks(self) -> tuple[str, ...]:
+        """Name of the loss mask, if the texts are conversations."""
+        return () if self.options.template is None else (LOSS_MASK,)
+
+    def _ids(self, context: Context) -> TokenIds:
+        return TokenIds(options=self.options, artifacts=context.artifacts)
 
     def _text_features(self, context: Context) -> dict[str, Feature]:
         options = self.options
         declared: dict[str, Feature] = {}
-        lines = self._lines(context)
+        lines = self._ids(context).lines
         indices = Feature(dtype="int64", shape=(None,), kind="index", size=lines)
         if "text" in options.output_features:
             declared["text"] = Feature(dtype="string", kind="text")
@@ -171,29 +171,13 @@ class TextEncoder:
 
     def _token_features(self, context: Context) -> dict[str, Feature]:
         length = self.options.max_length
-        size = self._ids(context)
+        size = self._ids(context).size
         tokens = Feature(dtype="int64", shape=(length,), kind="index", size=size)
-        if length is None:
-            return {"tokens": tokens}
         mask = Feature(dtype="int64", shape=(length,))
-        return {"tokens": tokens, "tokens/mask": mask, "tokens/length": Feature(dtype="int64")}
-
-    def _lines(self, context: Context) -> int | None:
-        """Return the number of lines of the vocabulary; None if not known."""
-        if TOKENS_FILE not in context.artifacts:
-            return None
-        return len(load_vocabulary(context.artifacts).lines)
-
-    def _ids(self, context: Context) -> int | None:
-        """Return the number of ids; None if not known."""
-        options = self.options
-        if options.splitter == "bytes":
-            return 1 + len(options.reserved_tokens) + _BYTES
-        if options.learns:
-            lines = self._lines(context)
-            return None if lines is None else 1 + options.oov_buckets + lines
-        known = has_subwords(context.artifacts)
-        return load_subwords(options, context.artifacts).size if known else None
+        declared = {"tokens": tokens, **dict.fromkeys(self._loss_masks, mask)}
+        if length is not None:
+            declared |= {"tokens/mask": mask, "tokens/length": Feature(dtype="int64")}
+        return declared
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the libraries and of Unicode that affect the features."""
@@ -209,7 +193,33 @@ class TextEncoder:
     def encode(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode all rows; invalid texts have been rejected by the source or a check."""
         options = self.options
-        several = [
+        if options.pack is not None:
+            return self._pack(rows, context)
+        columns: dict[str, pa.Array] = {}
+        several = self._texts(rows, context)
+        single = not options.joins and options.template is None
+        for column, texts in zip(self.needed_columns, several, strict=True):
+            made = {"text": texts} if "text" in options.output_features else {}
+            if options.output_features != {"text"} and single:
+                made |= self._token_columns(texts, context)
+            columns |= self._named(column, made)
+        if options.joins:
+            columns |= self._pair_columns(several, context)
+        if options.template is not None:
+            columns |= self._chat_columns(rows, context)
+        if context.labels:
+            columns["label"] = label_columns(rows, context).numbers
+        columns |= {field.name: rows[field.name] for field in self._user_fields(rows.schema)}
+        kept = RowOutcome(kept=np.arange(len(rows)))
+        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
+
+    def _texts(self, rows: pa.RecordBatch, context: Context) -> list[pa.StringArray]:
+        """Return the texts of each column, normalized and augmented; conversations rendered."""
+        options = self.options
+        if options.template is not None:
+            needed = "text" in options.output_features
+            return [Turns.of(rows, options).texts(options.template)] if needed else [rows[TEXT]]
+        return [
             augment_words(
                 normalize(rows[column], options.unicode),
                 rows,
@@ -218,78 +228,50 @@ class TextEncoder:
             )
             for place, column in enumerate(self.needed_columns)
         ]
-        if options.pack is not None:
-            return self._pack(several[0], rows[batch.KEY], context)
-        columns: dict[str, pa.Array] = {}
-        for column, texts in zip(self.needed_columns, several, strict=True):
-            made = {"text": texts} if "text" in options.output_features else {}
-            if options.output_features != {"text"} and not options.joins:
-                made |= self._token_columns(texts, context)
-            columns |= self._named(column, made)
-        if options.joins:
-            columns |= self._pair_columns(several, context)
-        if context.labels:
-            columns["label"] = label_columns(rows, context).numbers
-        columns |= {field.name: rows[field.name] for field in self._user_fields(rows.schema)}
-        kept = RowOutcome(kept=np.arange(len(rows)))
-        return Encoded(columns=pa.RecordBatch.from_pydict(columns), rows=kept)
 
-    def _pack(self, texts: pa.StringArray, keys: pa.StringArray, context: Context) -> Encoded:
+    def _pack(self, rows: pa.RecordBatch, context: Context) -> Encoded:
         """Encode all texts as records of `options.pack` ids."""
-        options = self.options
+        options, known = self.options, self._ids(context)
         assert options.pack is not None
-        ids, edges, padding = self._token_ids(texts, self._tokens(texts), context)
+        learned = None
+        if options.template is None:
+            ids, edges = known.of_texts(*self._texts(rows, context))
+        else:
+            ids, edges, learned = known.of_conversations(Turns.of(rows, options))
         if options.end_token is not None:
-            ids, edges = end_each(ids, edges, self._end_id(context))
-        packs = pack(ids, edges, length=options.pack, padding=padding)
+            if learned is not None:
+                learned, _ = end_each(learned, edges, 0)
+            ids, edges = end_each(ids, edges, known.of_token(options.end_token))
+        packs = pack(ids, edges, length=options.pack, padding=known.padding, learned=learned)
         columns = {
             "tokens": fixed_lists(packs.ids),
             "tokens/segments": fixed_lists(packs.segments),
             "tokens/positions": fixed_lists(packs.positions),
         }
+        if packs.learned is not None:
+            columns[LOSS_MASK] = fixed_lists(packs.learned)
         return Encoded(
             columns=pa.RecordBatch.from_pydict(columns),
-            rows=RowOutcome(kept=np.arange(len(texts))),
-            names=packs.names(keys),
+            rows=RowOutcome(kept=np.arange(len(rows))),
+            names=packs.names(rows[batch.KEY]),
             filled=(packs.used, packs.ids.size),
         )
-
-    def _end_id(self, context: Context) -> int:
-        options = self.options
-        assert options.end_token is not None
-        if options.splitter in SUBWORDS:
-            found = load_subwords(options, context.artifacts).id_of(options.end_token)
-            assert found is not None  # check_tokenizer_file rejects other end tokens
-            return found
-        return self._reserved_id(options.end_token)
-
-    def _reserved_id(self, token: str) -> int:
-        others = self.options.oov_buckets if self.options.learns else 0
-        return 1 + others + self.options.reserved_tokens.index(token)
 
     def _pair_columns(
         self, several: Sequence[pa.StringArray], context: Context
     ) -> dict[str, pa.Array]:
         """Return the features of two joined texts."""
-        options, length = self.options, self.options.max_length
-        first, second = several
-        padding = _PADDING
-        if options.splitter in SUBWORDS:
-            subwords = load_subwords(options, context.artifacts)
-            joined = subwords.encode_pairs(first, second, max_length=length)
-            padding = subwords.padding
-        else:
-            tokens = [
-                Tokens(*self._token_ids(texts, self._tokens(texts), context)[:2])
-                for texts in several
-            ]
-            ends = self._reserved_id(BEGIN), self._reserved_id(SEPARATOR)
-            joined = PairTemplate.of(*ends).join(*tokens, max_length=length)
-        columns = self._id_columns(joined.ids, joined.offsets, padding)
-        if length is None:
-            return {**columns, TYPE_IDS: list_array(joined.types, joined.offsets)}
-        types, _ = padded(joined.types, joined.offsets, length=length, fill=0)
-        return {**columns, TYPE_IDS: fixed_lists(types)}
+        known = self._ids(context)
+        joined = known.of_pairs(*several)
+        columns = self._id_columns(joined.ids, joined.offsets, known.padding)
+        return {**columns, TYPE_IDS: self._id_flags(joined.types, joined.offsets)}
+
+    def _chat_columns(self, rows: pa.RecordBatch, context: Context) -> dict[str, pa.Array]:
+        """Return the tokens of conversations, and their loss mask."""
+        known = self._ids(context)
+        rendered = known.of_conversations(Turns.of(rows, self.options))
+        columns = self._id_columns(rendered.ids, rendered.offsets, known.padding)
+        return {**columns, LOSS_MASK: self._id_flags(rendered.learned, rendered.offsets)}
 
     def _tokens(self, texts: pa.StringArray) -> DictionaryStrings | None:
         """Split texts once for all features; None if no feature needs these tokens."""
@@ -299,33 +281,18 @@ class TextEncoder:
         assert options.splitter is not None
         return tokenize(texts, options.splitter)
 
-    def _token_ids(
-        self, texts: pa.StringArray, tokens: DictionaryStrings | None, context: Context
-    ) -> tuple[Ints, Ints, int]:
-        """Return ids, the offsets of rows in them, and the id of padding."""
-        options = self.options
-        if options.learns:
-            assert tokens is not None
-            known = load_vocabulary(context.artifacts)
-            ids = known.ids(tokens.distinct, oov_buckets=options.oov_buckets)
-            return ids[tokens.codes], tokens.offsets, _PADDING
-        if options.splitter == "bytes":
-            data, edges = string_bytes(texts)
-            return data.astype(np.int64) + (1 + len(options.reserved_tokens)), edges, _PADDING
-        subwords = load_subwords(options, context.artifacts)
-        ids, edges = subwords.encode(texts, max_length=options.max_length)
-        return ids, edges, subwords.padding
-
     def _token_columns(self, texts: pa.StringArray, context: Context) -> dict[str, pa.Array]:
         options = self.options
         tokens = self._tokens(texts)
         columns: dict[str, pa.Array] = {}
         if "tokens" in options.output_features:
-            columns |= self._id_columns(*self._token_ids(texts, tokens, context))
+            known = self._ids(context)
+            found = known.of_texts(texts, tokens, max_length=options.max_length)
+            columns |= self._id_columns(*found, known.padding)
         if "bow" in options.output_features or "tfidf" in options.output_features:
             assert tokens is not None
-            known = load_vocabulary(context.artifacts)
-            columns |= self._term_columns(_count_lines(tokens, known, ngrams=options.ngrams), known)
+            lines = load_vocabulary(context.artifacts)
+            columns |= self._term_columns(_count_lines(tokens, lines, ngrams=options.ngrams), lines)
         if "embeddings" in options.output_features:
             assert tokens is not None
             table = load_embeddings(context.artifacts)
@@ -346,6 +313,13 @@ class TextEncoder:
             "tokens/mask": fixed_lists(mask.astype(np.int64)),
             "tokens/length": pa.array(sizes),
         }
+
+    def _id_flags(self, flags: Ints, offsets: Ints) -> pa.Array:
+        """Return a number per id as a column, padded as the ids are with zeros."""
+        length = self.options.max_length
+        if length is None:
+            return list_array(flags, offsets)
+        return fixed_lists(padded(flags, offsets, length=length, fill=0)[0])
 
     def _term_columns(self, counts: TermCounts, known: Vocabulary) -> dict[str, pa.Array]:
         columns = {}

@@ -19,8 +19,8 @@ from recordmill.transforms.encoders.tokenization.tokenizers import tokenize
 from recordmill.transforms.encoders.tokenization.vocabulary import (
     TOKENS_FILE,
     all_texts,
+    analyzed_columns,
     load_vocabulary,
-    text_columns,
 )
 from recordmill.transforms.model.data_type import Artifact
 
@@ -42,7 +42,7 @@ class VocabularyCoverage:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are analyzed."""
-        return text_columns(self.options)
+        return analyzed_columns(self.options)
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -138,6 +138,12 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
         )
     if options.joins:
         _check_pairs(subwords, options)
+    lacking = [one for one in _chat_tokens(options) if subwords.id_of(one) is None]
+    if lacking:
+        raise ConfigError(
+            f"{option_name('chat_template', options.chat_template)}: the tokenizer file has no"
+            f" token {lacking[0]}: add it to the file, or use another template"
+        )
     if options.end_token is not None and subwords.id_of(options.end_token) is None:
         raise ConfigError(
             f"{option_name('end_token', options.end_token)}: the tokenizer file has no such token;"
@@ -148,6 +154,10 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
             f"{option_name('chunk', options.chunk)}: expected more than {subwords.edges} tokens for"
             f" beginning and end plus {option_name('chunk_overlap', options.chunk_overlap)}"
         )
+
+
+def _chat_tokens(options: TextOptions) -> tuple[str, ...]:
+    return () if options.template is None else options.template.tokens
 
 
 def _check_pairs(subwords: Subwords, options: TextOptions) -> None:
@@ -183,7 +193,8 @@ def library_version(options: TextOptions) -> Mapping[str, str]:
 def load_subwords(options: TextOptions, artifacts: Mapping[str, Artifact]) -> Subwords:
     """Return the tokenizer of the options, given or learned, loaded once per process."""
     tokenizer = _of(options)
-    return _load_artifact(tokenizer, artifacts[_NAMES[tokenizer]], options.edge_tokens)
+    edges = options.edge_tokens if options.template is None else "no"
+    return _load_artifact(tokenizer, artifacts[_NAMES[tokenizer]], edges)
 
 
 def _of(options: TextOptions) -> FileTokenizer:

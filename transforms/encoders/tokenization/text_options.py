@@ -11,6 +11,7 @@ from recordmill.option_checks import Between, check_options
 from recordmill.option_names import option_name
 from recordmill.options import values
 from recordmill.options.declaration import option
+from recordmill.transforms.model.chat import TEMPLATES, ChatTemplate, TemplateName
 
 Tokenizer = Literal["words", "whitespace", "chars", "bytes", "bpe", "huggingface", "sentencepiece"]
 TextFeature = Literal["text", "tokens", "bow", "tfidf", "embeddings"]
@@ -70,6 +71,8 @@ class TextOptions:
       text_columns: Columns with the texts of a record, if it has several.
       text_pairs: `join` makes one sequence of the tokens of two texts, `separate` makes features of
         each text. None is `join`.
+      chat_column: Column with conversations; None for texts.
+      chat_template: Template that renders conversations.
 
     Raises:
         ConfigError: A value is invalid, or an option has no effect or contradicts another one.
@@ -176,6 +179,15 @@ class TextOptions:
         help="join: one sequence of the tokens of two texts, with [CLS], [SEP] and type ids."
         " separate: features of each text, under the name of its column. Default: join.",
     )
+    chat_column: str | None = option(
+        None,
+        metavar="COLUMN",
+        help="Column with conversations, such as messages: lists of role and content, or of from"
+        " and value. Writes their tokens, and a loss mask of those of the assistant.",
+    )
+    chat_template: TemplateName = option(
+        "chatml", help="With --chat-column: the special tokens and texts around each message."
+    )
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -187,6 +199,7 @@ class TextOptions:
         self._check_special_tokens()
         self._check_effect()
         self._check_pairs()
+        self._check_chat()
 
     def _check_lengths(self) -> None:
         for unit in ("chars", "tokens"):
@@ -300,6 +313,21 @@ class TextOptions:
                 f" {BEGIN}, two {SEPARATOR} and a token of each text"
             )
 
+    def _check_chat(self) -> None:
+        if self.chat_column is None:
+            return
+        if "tokens" not in self.output_features:
+            raise ConfigError(
+                f"{option_name('chat_column', self.chat_column)}: requires"
+                f" {option_name('tokenizer')}, because the loss mask is one of tokens"
+            )
+        if self.splitter in ("bpe", "sentencepiece"):
+            raise ConfigError(
+                f"{option_name('chat_column', self.chat_column)}: not available with a"
+                " SentencePiece model, which adds a space before each part of a conversation; use"
+                " a Hugging Face tokenizer.json, or a built-in tokenizer other than bpe"
+            )
+
     def _check_special_tokens(self) -> None:
         for token in self.special_tokens:
             if not token or "\n" in token or "\r" in token:
@@ -409,11 +437,18 @@ class TextOptions:
 
     @property
     def reserved_tokens(self) -> tuple[str, ...]:
-        """Special tokens with ids before those of the vocabulary, also those of joined texts."""
-        if not self.joins or self.splitter in FROM_FILE:
+        """Special tokens with ids before those of the vocabulary, also those that join texts."""
+        if self.splitter in FROM_FILE:
             return self.special_tokens
-        own = [token for token in (BEGIN, SEPARATOR) if token not in self.special_tokens]
+        needed: tuple[str, ...] = (BEGIN, SEPARATOR) if self.joins else ()
+        needed = needed if self.template is None else self.template.tokens
+        own = [token for token in needed if token not in self.special_tokens]
         return (*own, *self.special_tokens)
+
+    @property
+    def template(self) -> ChatTemplate | None:
+        """Template of conversations; None for texts."""
+        return None if self.chat_column is None else TEMPLATES[self.chat_template]
 
     @property
     def counts_tokens(self) -> bool:

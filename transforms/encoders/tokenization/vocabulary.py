@@ -30,10 +30,12 @@ from recordmill.transforms.encoders.artifacts import (
     vocabulary_lines,
 )
 from recordmill.transforms.encoders.farmhash import fingerprint64
+from recordmill.transforms.encoders.tokenization.chat_tokens import Turns
 from recordmill.transforms.encoders.tokenization.terms import count_by_row, terms_of
 from recordmill.transforms.encoders.tokenization.text_options import UNKNOWN, TextOptions
 from recordmill.transforms.encoders.tokenization.tokenizers import normalize, tokenize
 from recordmill.transforms.model import batch
+from recordmill.transforms.model.chat import TURNS
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import string_array
 
@@ -49,8 +51,19 @@ def text_columns(options: TextOptions) -> tuple[str, ...]:
     return options.text_columns or (TEXT,)
 
 
+def analyzed_columns(options: TextOptions) -> tuple[str, ...]:
+    """Return the names of the columns that `all_texts` reads."""
+    turns = () if options.template is None else (TURNS,)
+    return (*text_columns(options), *turns)
+
+
 def all_texts(rows: pa.RecordBatch, options: TextOptions) -> pa.StringArray:
-    """Return the normalized texts of rows, one column after another."""
+    """Return the normalized texts of rows, one column after another.
+
+    Conversations are the texts between special tokens.
+    """
+    if options.template is not None:
+        return Turns.of(rows, options).plain_texts(options.template)
     columns = text_columns(options)
     texts = [rows[name] for name in columns]
     joined = texts[0] if len(texts) == 1 else pa.concat_arrays(texts)
@@ -126,7 +139,7 @@ class VocabularyAnalysis:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that are analyzed."""
-        return text_columns(self.options)
+        return analyzed_columns(self.options)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -193,7 +206,7 @@ class VocabularyAnalysis:
         if "tfidf" in self.options.output_features:
             places = pc.index_in(lines, value_set=selected[_ITEM])
             documents = selected[_DOCUMENTS].take(places).fill_null(0)
-            texts = records * len(self.columns)
+            texts = records * len(text_columns(self.options))
             files[IDF_FILE] = _npy(inverse_frequency(np.asarray(documents), texts))
         return files
 

@@ -231,7 +231,10 @@ class RowSteps(RowOptions):
             roles = with_several(roles, column_types, self.label_separator, where=where)
         lists = roles.labels if flags is None else flags.lists and flags.names[0]
         read = roles.named().difference(of_path, {lists})
-        for name in sorted(read) if header is not None else ():
+        typed = self._typed_columns({} if header is None else column_types | header)
+        self._check_types(roles, column_types)
+        as_they_are = {field.name for field in typed}
+        for name in sorted(read - as_they_are) if header is not None else ():
             as_text(pa.array([], column_types[name].field(name).type), name)
         user_columns = self._user_columns(roles, list(column_types))
         notes.update(unnamed_notes(column_types, user_columns))
@@ -285,7 +288,7 @@ class RowSteps(RowOptions):
             from_path=from_path,
             in_both=tuple(key for key in keys if key not in from_path),
             from_listing={name: column for column, name in [*in_path.items(), *columns.items()]},
-            typed=() if header is None else self._typed_columns(column_types | header),
+            typed=typed,
             made=self._made_columns,
         )
 
@@ -379,10 +382,14 @@ class RowSteps(RowOptions):
     def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
         """Return the columns with a role that keep their types; others are read as text.
 
-        found: the types that the files declare.
+        found: the types that the files declare; empty if they declare none.
         """
         del found
         return ()
+
+    def _check_types(self, roles: ColumnRoles, column_types: ColumnTypes) -> None:
+        """Check the types of columns with a role. Raises ConfigError."""
+        del roles, column_types
 
     def _reading(self, file: File) -> AbstractContextManager[None]:
         """Return a context in which errors in reading a file are raised as errors of the run."""

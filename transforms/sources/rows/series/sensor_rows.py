@@ -258,6 +258,8 @@ class SensorRows(TableRows):
 
         Columns of times are left out if a format reads their text, or if several are joined.
         """
+        if not found:
+            return ()
         names = [] if self.step_column is None else [self.step_column]
         typed = [found[name].field(name) for name in names]
         typed = [field for field in typed if pa.types.is_duration(field.type)]

@@ -12,10 +12,16 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, Reason
 from recordmill.job.input_facts import ColumnRoles
 from recordmill.option_names import option_name
+from recordmill.transforms.model.chat import TURNS_FIELD
+from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.model.usual_columns import quoted
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
-from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
+from recordmill.transforms.sources.row_formats.values.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.rows.columns.conversations import (
+    USUAL_CHATS,
+    read_conversations,
+)
 from recordmill.transforms.sources.rows.columns.record_columns import (
     TEXT,
     TEXT_FIELDS,
@@ -40,15 +46,20 @@ class TextRows(RecordRows):
     text_column: by default a column with a usual name (text, sentence, message, ...), or else the
       only column without another role.
     text_columns: columns of texts, if a record has several; they keep their names.
+    chat_column: column of conversations, instead of texts.
+    chat_tokens: special tokens that conversations must not hold.
     """
 
     text_column: str | None = None
     text_columns: tuple[str, ...] = ()
+    chat_column: str | None = None
+    chat_tokens: tuple[str, ...] = ()
 
     def _record_fields(self, roles: ColumnRoles, column_types: ColumnTypes) -> list[pa.Field]:
         *system, text = TEXT_FIELDS
         texts = [text.with_name(name) for name in self.text_columns] or [text]
-        return [*system, *texts, *self._place_fields(roles)]
+        turns = [] if self.chat_column is None else [TURNS_FIELD]
+        return [*system, *texts, *turns, *self._place_fields(roles)]
 
     @property
     def _usual(self) -> UsualNames:
@@ -56,7 +67,7 @@ class TextRows(RecordRows):
 
     @property
     def _main_column(self) -> str | None:
-        return self.text_column
+        return self.chat_column or self.text_column
 
     @property
     def _consumed_columns(self) -> tuple[str, ...]:
@@ -67,12 +78,30 @@ class TextRows(RecordRows):
         if self.text_columns:
             return dataclasses.replace(roles, main=None)
         if roles.main is None:
+            chat = next((name for name in names if name.lower() in USUAL_CHATS), None)
+            also = "" if chat is None else f", or with {option_name('chat_column', chat)}"
             raise ConfigError(
                 f"found no column of texts in {self.input}: expected one of the names"
                 f" {', '.join(_TEXTS)}; it has {quoted(names)}; name the column with"
-                f" {option_name('text_column')}"
+                f" {option_name('text_column')}{also}"
             )
         return roles
+
+    def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
+        if self.chat_column is None:
+            return ()
+        kind = found.get(self.chat_column, ColumnType()).field("").type
+        # Conversations in texts are JSON, also those of JSON lines, which declare no types.
+        return (pa.field(self.chat_column, kind if is_list(kind) else pa.string()),)
+
+    def _check_types(self, roles: ColumnRoles, column_types: ColumnTypes) -> None:
+        kind = column_types[str(roles.main)].field("").type if roles.main else pa.string()
+        if self.chat_column is None and is_list(kind):
+            raise ConfigError(
+                f"the column {roles.main!r} of {self.input} holds lists, not texts: if these are"
+                f" conversations, name it with {option_name('chat_column', roles.main)}, otherwise"
+                f" name the column of texts with {option_name('text_column')}"
+            )
 
     def _user_fields(
         self, user_columns: Sequence[str], column_types: ColumnTypes, roles: ColumnRoles
@@ -93,6 +122,9 @@ class TextRows(RecordRows):
 
     def _attach(self, rows: Rows, layout: RowLayout, files: Sequence[File]) -> Attached:
         del files
+        if self.chat_column is not None:
+            columns, fault = read_conversations(rows, self.chat_column, self.chat_tokens)
+            return Attached(columns, [fault])
         names = self.text_columns or (str(layout.roles.main),)
         texts = [empty_as_null(rows.columns[name]) for name in names]
         faults = (_blank_rows(rows, text, name) for name, text in zip(names, texts, strict=True))
