@@ -78,6 +78,8 @@ def run(
             imports=["recordmill.pipelines.jobs.road"],
             beam_options=beam_options,
         )
+        if progress and (note := on_flink.note()) is not None:
+            print(f"{_PROG}: note: {note}", file=sys.stderr)
     datasets = _Datasets(on_flink.waiting if on_flink else None)
     watcher = Watcher(datasets.poll, quiet=not progress)
     with contextlib.ExitStack() as stack:

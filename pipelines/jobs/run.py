@@ -65,6 +65,8 @@ def run(
         if on_flink is None:
             run_here(road.build, workers=process_count(config.workers), checks=False)
             return
+        if not config.quiet and (note := on_flink.note()) is not None:
+            print(f"{prog}: note: {note}", file=sys.stderr)
         with _recorded(job, on_flink) as record:
             on_flink.run(
                 road.build, activity=activity, is_working=progress.is_writing, on_submit=record

@@ -14,7 +14,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +33,7 @@ ENTRY_CLASS = "org.apache.beam.runners.flink.FlinkPipelineRunner"
 """Main class of the jar; it reads the pipeline from the jar."""
 
 # A cluster has these entries, and takes its own even if a job brings them.
-_IN_CLUSTER = ("org/apache/flink/", "flink-rpc-akka.jar")
+_IN_CLUSTER = ("org/apache/flink/", "flink-rpc-akka.jar", ".flink-runtime.version.properties")
 # Entries that no job with Python workers is known to use (ADR 11).
 _UNUSED = (
     # Libraries of Flink itself, which a cluster has.
@@ -86,11 +86,14 @@ _UNUSED = (
     "org/apache/beam/repackaged/core/org/apache/commons/compress/",
     "org/yaml/",
     # Other files than classes.
+    ".env",
     "META-INF/maven/",
     "META-INF/native-image/",
     "META-INF/native/liborg_apache_flink_shaded_netty4",
     "META-INF/proguard/",
     "OSGI-OPT/",
+    "certs/",
+    "docker-compose.yml",
 )
 # Classes that read the pipeline from their own jar, and those of the same packages that they use.
 _READERS = (
@@ -102,6 +105,7 @@ _MISSING_CLASS = re.compile(
     r"(?:NoClassDefFoundError|ClassNotFoundException): (?:Could not initialize class )?([\w./$]+)"
     r"|: Provider ([\w.$]+) not found"
 )
+_LIBRARY_PREFIX = "recordmill-beam-"
 # Parts of a zip file, after PKWARE's APPNOTE.TXT, 4.3.
 _DIRECTORY_END = b"PK\5\6"
 _DIRECTORY = struct.Struct("<12x II")  # of its end: size and offset
@@ -180,7 +184,22 @@ def library_name(job_server: str) -> str:
     ):
         digest = xxhash.xxh3_128(content)
     digest.update(repr((_IN_CLUSTER, _UNUSED)).encode())
-    return f"recordmill-beam-{digest.hexdigest()[:16]}.jar"
+    return f"{_LIBRARY_PREFIX}{digest.hexdigest()[:16]}.jar"
+
+
+def missing_library(name: str, jars: Iterable[str], *, url: str) -> str:
+    """Return the note on a cluster without the library of a job server.
+
+    name: of the library. jars: names of the jars in the cluster's class path.
+    """
+    others = sorted(jar for jar in jars if jar.startswith(_LIBRARY_PREFIX))
+    instead = f", but {' and '.join(others)}, of another job server" if others else ""
+    return (
+        f"the cluster at {url} does not have {name} in its lib folder{instead}: it loads Beam's"
+        " classes anew for each job, and each job that fails leaves about 25 MB in every"
+        " TaskManager, until one runs out of memory. Write the jar with recordmill flink-library,"
+        " copy it to the lib folder of the JobManager and of every TaskManager, and restart them"
+    )
 
 
 def write_library(folder: str, *, job_server: str) -> str:

@@ -31,6 +31,7 @@ from recordmill.runners.flink.jar import (
     find_left_out,
     has_files,
     library_name,
+    missing_library,
     write_job_jar,
 )
 from recordmill.runners.flink.options import FlinkOptions
@@ -103,11 +104,11 @@ class FlinkJob:
         )
         self._has_library = False
         # The job server is hashed, which takes 0.03 s, while the input is listed.
-        self._library: Future[bool] | None = None
+        self._library: Future[tuple[str, frozenset[str] | None]] | None = None
         if self._cluster is not None and not options.whole_jar:
             thread = ThreadPoolExecutor(1)
-            knows = self._cluster.has_library
-            self._library = thread.submit(lambda: knows(library_name(self._jar)))
+            class_path = self._cluster.class_path
+            self._library = thread.submit(lambda: (library_name(self._jar), class_path()))
             thread.shutdown(wait=False)
         self._embedded: EmbeddedFlink | None = None
         self._pool: WorkerPool | None = None
@@ -142,6 +143,15 @@ class FlinkJob:
             return self._accepted
         except ClusterError:
             return False
+
+    def note(self) -> str | None:
+        """Return a note on the cluster, which lacks the library of the job server; else None."""
+        if self._library is None:
+            return None
+        name, jars = self._library.result()
+        if jars is None or name in jars:
+            return None
+        return missing_library(name, jars, url=self.url)
 
     def is_running(self, job: str, *, accepted: bool = True) -> bool:
         """Return whether the cluster still works on a job of an earlier command.
@@ -263,8 +273,8 @@ class FlinkJob:
             pipeline = pipeline_proto(build, beam_options, folder=self._folder)
             add_secret(pipeline, self._secret, job=self.id)
             # Beam reads shipped files with the loader of its own classes, so they share a jar.
-            known = self._library is not None and self._library.result()
-            self._has_library = known and not has_files(pipeline)
+            name, jars = ("", None) if self._library is None else self._library.result()
+            self._has_library = jars is not None and name in jars and not has_files(pipeline)
             jar = os.path.join(self._folder, "job.jar")
             given, classes = resource_detector.for_job_server(self._jar)
             given[versions.OPTION] = versions.to_option(versions.installed())

@@ -127,13 +127,13 @@ class Cluster:
         found = self._call("GET", "/v1/overview")
         return found["slots-available"], found["slots-total"], found["taskmanagers"]
 
-    def has_library(self, name: str) -> bool:
-        """Return whether a jar of that name is in the class path of the JobManager."""
+    def class_path(self) -> frozenset[str] | None:
+        """Return the names of the jars in the class path of the JobManager; None if unknown."""
         try:
             found = self._call("GET", "/v1/jobmanager/environment")
         except ClusterError:  # Flink before 1.15 does not report it
-            return False
-        return any(path.rpartition("/")[2] == name for path in found.get("classpath", ()))
+            return None
+        return frozenset(path.rpartition("/")[2] for path in found.get("classpath", ()))
 
     def upload(self, jar: str) -> str:
         """Upload a jar in chunks and return its id."""

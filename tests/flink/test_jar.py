@@ -1,13 +1,16 @@
 """The jar of a job: which classes of Beam's job server it has."""
 
 import pathlib
+import shutil
 import zipfile
 
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from benchmarks.flink_cluster import JOB_SERVER
+from benchmarks.flink_cluster import HOME, JOB_SERVER
 from recordmill.runners.flink import resource_detector
-from recordmill.runners.flink.jar import write_job_jar
+from recordmill.runners.flink.jar import library_name, write_job_jar
+from recordmill.runners.flink.job import FlinkJob
+from recordmill.runners.flink.options import FlinkOptions
 
 
 def write_jar(path: pathlib.Path, *, whole: bool) -> list[str]:
@@ -52,3 +55,19 @@ def test_other_job_servers_get_no_resource_detector(tmp_path):
     with zipfile.ZipFile(tmp_path / "other.jar", "w") as jar:
         jar.writestr("org/apache/beam/runners/flink/FlinkPipelineRunner.class", b"")
     assert resource_detector.for_job_server(str(tmp_path / "other.jar")) == ({}, {})
+
+
+def test_a_cluster_with_the_library_reports_its_own_version_and_needs_no_note(flink, tmp_path):
+    (dist,) = (HOME / "lib").glob("flink-dist-*.jar")
+    reported = flink.cluster._call("GET", "/v1/config")["flink-version"]
+    assert dist.name == f"flink-dist-{reported}.jar"
+    options = FlinkOptions(master=flink.master, job_server_jar=str(JOB_SERVER))
+    assert FlinkJob(options, workers=1).note() is None
+    other = tmp_path / "other.jar"
+    shutil.copy(JOB_SERVER, other)
+    with zipfile.ZipFile(other, "a") as jar:
+        jar.writestr("another", b"")
+    options = FlinkOptions(master=flink.master, job_server_jar=str(other))
+    note = FlinkJob(options, workers=1).note()
+    assert note is not None
+    assert f", but {library_name(str(JOB_SERVER))}, of another job server" in note

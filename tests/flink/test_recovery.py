@@ -74,6 +74,8 @@ def test_a_class_that_was_left_out_is_named(frail, tmp_path):
     job = Job(tmp_path / "out").on(frail, "loopback")
     result = run_program(program, *job.arguments)
     assert result.code == 1
+    note = f"note: the cluster at {frail.cluster.url} does not have recordmill-beam-"
+    assert note in result.err
     name = FORGOTTEN.replace("/", ".")
     assert f"error: the job needs the class {name} of Beam's job server" in result.last
     assert result.last.endswith("add --flink-whole-jar and run the same command again to continue")

@@ -25,6 +25,7 @@ from recordmill.runners.flink.jar import (
     find_job_server_jar,
     find_left_out,
     library_name,
+    missing_library,
     write_job_jar,
 )
 from recordmill.runners.flink.rest import Cluster, ClusterError
@@ -158,9 +159,18 @@ def test_no_job_server_is_downloaded_unchecked(given):
 def test_a_library_is_found_in_the_class_path_of_the_jobmanager(plain, tmp_path):
     token = token_file(tmp_path)
     cluster = Cluster.parse(f"127.0.0.1:{plain}", token_file=token)
-    assert cluster.has_library("here.jar")
-    assert not cluster.has_library("dist.jar")
-    assert not Cluster.parse(f"127.0.0.1:{plain}").has_library("here.jar")  # refused: unknown
+    jars = cluster.class_path()
+    assert jars is not None
+    assert "here.jar" in jars
+    assert Cluster.parse(f"127.0.0.1:{plain}").class_path() is None  # refused: unknown
+
+
+def test_the_note_on_a_missing_library_names_that_of_another_job_server():
+    url, name = "http://host:8081", "recordmill-beam-1.jar"
+    note = missing_library(name, ["flink-dist.jar"], url=url)
+    assert note.startswith(f"the cluster at {url} does not have {name} in its lib folder: it loads")
+    note = missing_library(name, ["recordmill-beam-2.jar", "flink-dist.jar"], url=url)
+    assert f"{name} in its lib folder, but recordmill-beam-2.jar, of another job server: " in note
 
 
 def job_server(path: pathlib.Path, *, changed: bool = False) -> str:
@@ -171,6 +181,8 @@ def job_server(path: pathlib.Path, *, changed: bool = False) -> str:
         jar.writestr("org/apache/beam/A.class", b"A" * (4999 if changed else 5000))
         jar.writestr("org/apache/flink/B.class", b"B" * 5000)
         jar.writestr("net/bytebuddy/C.class", b"C" * 5000)
+        # A cluster that reads this one reports the version of the job server's Flink.
+        jar.writestr(".flink-runtime.version.properties", b"project.version=1.19.0")
     return str(path)
 
 
