@@ -659,6 +659,13 @@ LABELME = {
     "photos/0.png": "",
     "photos/0.json": {"version": "5", "shapes": _SHAPES, "imageWidth": 100, "imageHeight": 60},
 }
+_DOTA = "10 6 30 6 30 24 10 24"
+DOTA = {
+    "train/images/0.png": "",
+    "val/images/0.png": "",
+    "train/labelTxt/0.txt": f"imagesource:GoogleEarth\ngsd:0.1\n{_DOTA} plane 0\n",
+    "val/labelTxt/0.txt": f"{_DOTA} large-ship 1\n40 10 50 20.5 40 30 30 20 plane\n",
+}
 _TASK = "<meta><task><labels><label><name>dog</name></label><label><name>cat</name></label>"
 CVAT = {
     "photos/0.png": "",
@@ -877,9 +884,10 @@ def test_tables_of_boxes_may_lack_a_header(text, tmp_path):
         (ULTRALYTICS, "(YOLO): --annotations {0} reads them"),
         (PER_SPLIT, "(COCO): --annotations {0} reads them"),
         (LABELME, "(LabelMe): --annotations {0}/photos reads them"),
+        (DOTA, "(DOTA): --annotations {0} reads them"),
         (CVAT, "(CVAT): --annotations {0}/annotations.xml reads them"),
     ],
-    ids=["roboflow", "ultralytics", "coco", "labelme", "cvat"],
+    ids=["roboflow", "ultralytics", "coco", "labelme", "dota", "cvat"],
 )
 def test_a_note_names_the_option_that_reads_a_layout(files, advice, tmp_path):
     root = put(tmp_path / "in", files)
@@ -1031,3 +1039,41 @@ def test_flags_have_no_boxes_that_give_the_class(tmp_path, capsys):
     argv = ("--input", root, "--annotations", root, "--output", tmp_path / "out")
     assert images(*argv, "--image-class", "largest") == 2
     assert "--image-class largest: needs boxes, and --annotations" in capsys.readouterr().err
+
+
+def test_oriented_boxes_of_dota_are_read(tmp_path):
+    root = put(tmp_path / "in", DOTA)
+    given = ("--input", root, "--annotations", root, *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    box = (10, 6, 30, 24)
+    assert found(made)[0] == {
+        "train/images/0.png": [("plane", box)],
+        "val/images/0.png": [("large-ship", box), ("plane", (30, 10, 50, 30))],
+    }
+    (example,) = made.examples("validation").values()
+    assert [*example["image/object/difficult"]] == [1, 0]
+    (note,) = [note for note in made.manifest.notes if note.code == "left-unread"]
+    assert "the outlines of 1 polygon, such as one in val/labelTxt/0.txt" in note
+    made = make(tmp_path / "masks", *given, "--instance-masks")
+    (example,) = made.examples("validation").values()
+    assert len(example["image/object/mask"]) == 2
+    assert example["image/object/segmentation"][1] == b"[[40.0,10.0,50.0,20.5,40.0,30.0,30.0,20.0]]"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "1 2 3 4 5 6 7 plane 0",
+            "train/labelTxt/0.txt: line 1: expected x and y of four corners,",
+        ),
+        (f"{_DOTA} plane 3", "line 1: expected a difficulty of 0, 1 or 2, got '3'"),
+        (f"{_DOTA} plane 0\n\n{_DOTA.replace('6', 'nan', 1)} plane 0", "line 3: expected x and y"),
+    ],
+)
+def test_invalid_lines_of_dota_reject_their_image(text, why, tmp_path):
+    root = put(tmp_path / "in", {**DOTA, "train/labelTxt/0.txt": text})
+    given = ("--input", root, "--annotations", root, "--max-reject-fraction", 1, *_WHOLE)
+    rejected = details(make(tmp_path / "out", *given))
+    assert list(rejected) == ["train/images/0.png"]
+    assert why in rejected["train/images/0.png"]

@@ -45,10 +45,10 @@ class AnnotationsConfig(CommonConfig):
         repeat=True,
         metavar="PATH,...",
         help="Boxes or captions: files of COCO, CVAT or the Hugging Face hub, or a folder of them;"
-        " a folder of Pascal VOC, YOLO or LabelMe; or a table of boxes or captions.",
+        " a folder of Pascal VOC, YOLO, DOTA or LabelMe; or a table of boxes or captions.",
     )
     annotation_format: Literal[
-        "auto", "coco", "voc", "yolo", "labelme", "flags", "cvat", "hub", "csv", "captions"
+        "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"
     ] = option(
         "auto",
         help="Format of --annotations; auto detects it from the file names and the beginning of the"

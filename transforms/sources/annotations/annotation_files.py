@@ -55,6 +55,7 @@ _OTHER_TEXT = re.compile(
 _FOLDERS = (
     ("images", "labels"),
     ("images", "annotations"),
+    ("images", "labelTxt"),
     ("Images", "Labels"),
     ("Images", "Annotations"),
     ("JPEGImages", "labels"),

@@ -21,6 +21,7 @@ from recordmill.transforms.sources.annotations.box_tables import read_boxes
 from recordmill.transforms.sources.annotations.captions import holds_captions, read_captions
 from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
 from recordmill.transforms.sources.annotations.cvat import is_cvat, read_cvat
+from recordmill.transforms.sources.annotations.dota import is_dota, open_dota
 from recordmill.transforms.sources.annotations.hub_metadata import NAME, read_metadata
 from recordmill.transforms.sources.annotations.labelme import (
     labelme_content,
@@ -32,7 +33,7 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_medi
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationFormat = Literal[
-    "auto", "coco", "voc", "yolo", "labelme", "flags", "cvat", "hub", "csv", "captions"
+    "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"
 ]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _WORD = 64  # bytes at the beginning of a text
@@ -183,6 +184,10 @@ def _open_flags(given: Annotations) -> AnnotationReader:
     return read_flags(given.places[0])
 
 
+def _open_dota(given: Annotations) -> AnnotationReader:
+    return open_dota(given.places[0], polygons=given.polygons)
+
+
 def _open_cvat(given: Annotations) -> AnnotationReader:
     return read_cvat(given.places[0], polygons=given.polygons)
 
@@ -206,6 +211,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "yolo": _Traits(_open_yolo, in_folder=True, fractions=True, polygons=True),
     "labelme": _Traits(_open_labelme, in_folder=True, polygons=True),
     "flags": _Traits(_open_flags, in_folder=True),
+    "dota": _Traits(_open_dota, in_folder=True, polygons=True),
     "cvat": _Traits(_open_cvat, in_folder=None, polygons=True),
     "hub": _Traits(_open_hub, in_folder=None, several=True),
     "csv": _Traits(_open_csv, in_folder=False),
@@ -253,6 +259,8 @@ def guess_format(place: Location) -> AnnotationFormat:
                     f" and {counts['yolo']} .txt files: name the format with"
                     f" {option_name('annotation_format')}, voc or yolo"
                 )
+            if most == "yolo" and any(map(is_dota, texts)):
+                return "dota"
             if most == "yolo" and all(map(_is_prose, texts)):
                 raise ConfigError(
                     f"{option_name('annotations', place)}: .txt files such as {texts[0]} hold no"

@@ -57,13 +57,14 @@ _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
 # Patterns that files of these formats hold near their beginning.
 COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
 LABELME = re.compile(rb'"shapes"\s*:\s*\[')
+DOTA = re.compile(rb"^[ \t]*(-?[\d.]+[ \t]+){8}[^\s\d.+-]\S*([ \t]+\d)?[ \t]*\r?$", re.MULTILINE)
 # {extension: [(pattern that a file of annotations begins with or contains, what it is)]}
 _ANNOTATIONS: dict[str, list[tuple[Callable[[bytes], object], str]]] = {
     "json": [
         (COCO.search, "COCO"),
         (LABELME.search, "LabelMe"),
     ],
-    "txt": [(_YOLO.match, "YOLO")],
+    "txt": [(_YOLO.match, "YOLO"), (DOTA.search, "DOTA")],
     "xml": [
         (re.compile(rb"<annotation\b").search, "Pascal VOC"),
         (re.compile(rb"<annotations\b").search, "CVAT"),
