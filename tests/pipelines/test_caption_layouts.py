@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import shlex
 
 import pytest
 
@@ -299,13 +301,32 @@ def test_options_that_cannot_be_used(photos, tmp_path, capfd, more, message):
     assert message in capfd.readouterr().err
 
 
-def test_the_reject_of_a_listing_names_the_option(photos, tmp_path):
-    path = tmp_path / "in" / "captions.csv"
-    path.write_text("path,caption\nImages/0.jpg,one\nImages/0.jpg,two\nImages/1.jpg,three\n")
-    made = make(tmp_path / "out", "--input", path, *SPLIT, "--max-reject-fraction", "1")
-    assert made.rejects
+@pytest.mark.parametrize(
+    ("noun", "header", "rows"),
+    [
+        ("captions", "path,caption", ("0.jpg,one", "0.jpg,two", "1.jpg,three", "2.jpg,four")),
+        (
+            "boxes",
+            "image,xmin,ymin,xmax,ymax,class",
+            ("0.jpg,1,1,4,4,a", "0.jpg,2,2,5,5,b", "1.jpg,1,1,4,4,a"),
+        ),
+    ],
+)
+def test_the_reject_of_a_listing_names_options_that_work(photos, tmp_path, noun, header, rows):
+    path = tmp_path / "in" / "table.csv"
+    path.write_text("\n".join([header, *(f"Images/{row}" for row in rows), ""]))
+    made = make(tmp_path / "out", "--input", path, *SPLIT, "--max-reject-fraction", "1",
+                "--unlabelled", "keep")  # fmt: skip
+    assert {*made.rejects} == {"Images/0.jpg"}
     details = (made.folder / "rejects.jsonl").read_text()
-    assert "pass this table as --annotations, and the folder of the images as --input" in details
+    found = re.search(rf"; (--input .*) reads all {noun} of an image into one record", details)
+    assert found is not None
+    kept = () if noun == "captions" else ("--unannotated", "keep")
+    read = make(tmp_path / "read", *shlex.split(found[1]), *SPLIT, *kept)
+    assert not read.rejects
+    assert len(read.examples()) == 3
+    if noun == "captions":
+        assert captions_of(read) == {"0.jpg": ["one", "two"], "1.jpg": ["three"], "2.jpg": ["four"]}
 
 
 def test_the_note_on_texts_beside_images_names_the_option(photos, tmp_path):

@@ -7,6 +7,8 @@ a URI. Other columns may hold label, split, group and key; the remaining ones ar
 from __future__ import annotations
 
 import dataclasses
+import os
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -105,6 +107,14 @@ class FileList(PathOptions, RowReferences):
     def places(self) -> list[Location]:
         """The listings."""
         return [Location.parse(one.path) for one in self.inputs.paths]
+
+    @property
+    def _as_annotations(self) -> str | None:
+        if self.inputs.single is None:
+            return None
+        path = self.inputs.single.path
+        folder = os.path.dirname(path) or "." if self.input_root is None else self.input_root
+        return f"--input {shlex.quote(folder)} --annotations {shlex.quote(path)}"
 
     @property
     def row_format(self) -> RowFormat:

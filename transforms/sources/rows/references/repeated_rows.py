@@ -36,12 +36,9 @@ _SYSTEM = {
     batch.CONTENT: "content", batch.CHECK: "content",
 }  # fmt: skip
 _REMEDY = "--conflicts first keeps the first row, and the values of the others are lost"
-# A column of which an image often has several values, and the remedy.
-_CAPTIONS = ("caption", "captions", "comment", "sentence")
-_OF_CAPTIONS = (
-    "; for all captions of an image in one record, pass this table as --annotations, and the folder"
-    " of the images as --input"
-)
+# Columns of which an image often has several values.
+_CAPTIONS = frozenset(("caption", "captions", "comment", "sentence"))
+_CORNERS = frozenset(("xmin", "x1", "x_min"))
 _MOST_HELD = 100_000  # rows
 _MOST_SHOWN = 60  # characters of a value in a message
 
@@ -61,6 +58,7 @@ class RepeatedRows:
       hashes: Hashes of the identities that repeat, ascending.
       conflicts: Treatment of rows that differ.
       inputs: The input, for messages.
+      annotations: Options that read a table as annotations of its images, if they can.
       content: Returns a hash of the bytes that the path of a row refers to; by default, paths are
         compared. A row for which it raises RecordError is a reject, named by its place.
     """
@@ -71,11 +69,13 @@ class RepeatedRows:
         *,
         conflicts: Conflicts | None,
         inputs: str,
+        annotations: str | None = None,
         content: Callable[[str], int] | None = None,
     ) -> None:
         self._hashes = hashes
         self._conflicts = conflicts
         self._inputs = inputs
+        self._annotations = annotations
         self._content = content
         self._held: dict[str, list[_HeldRow]] = {}
         self._count = 0
@@ -157,7 +157,13 @@ class RepeatedRows:
             yield ListingPart(rows=kept, rejects=rejects, filtered=there)
 
     def _conflict(self, one: _HeldRow, other: _HeldRow) -> str:
-        return conflict_text(one.compared, other.compared, one.name, other.name)
+        text = conflict_text(one.compared, other.compared, one.name, other.name)
+        columns = {name.lower() for name in one.row.schema.names}
+        boxes = not columns.isdisjoint(_CORNERS)
+        if self._annotations is None or (not boxes and columns.isdisjoint(_CAPTIONS)):
+            return text
+        noun = "boxes" if boxes else "captions"
+        return f"{text}; {self._annotations} reads all {noun} of an image into one record"
 
 
 def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_name: str) -> str:
@@ -174,7 +180,7 @@ def conflict_text(one: pa.RecordBatch, other: pa.RecordBatch, name: str, other_n
         return f"{name} has the same key as {other_name}, but {shown} differs; {_REMEDY}"
     return (
         f"{name} has the same key as {other_name}, but {shown} differs: {_short(mine)} and"
-        f" {_short(theirs)}; {_REMEDY}{_OF_CAPTIONS if found.lower() in _CAPTIONS else ''}"
+        f" {_short(theirs)}; {_REMEDY}"
     )
 
 

@@ -108,6 +108,11 @@ class RowReferences(RowSteps):
         """Clause on the folder of relative paths, for a message; None without such paths."""
         return None
 
+    @property
+    def _as_annotations(self) -> str | None:
+        """Options that read the rows as annotations of images, for rejects; None without any."""
+        return None
+
     def _reading(self, file: File) -> AbstractContextManager[None]:
         return as_config_error(file)
 
@@ -143,7 +148,11 @@ class RowReferences(RowSteps):
         may_repeat = conflicts is not None and (roles.keys or self._repeats)
         hashes = repeated_hashes(read) if may_repeat else np.zeros(0, np.uint64)
         return RepeatedRows(
-            hashes, conflicts=conflicts, inputs=str(self.inputs), content=references.content
+            hashes,
+            conflicts=conflicts,
+            inputs=str(self.inputs),
+            annotations=self._as_annotations,
+            content=references.content,
         )
 
 
