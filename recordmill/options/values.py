@@ -342,7 +342,7 @@ def columns_from(texts: Sequence[str]) -> dict[str, str]:
         if not name or not equals:
             raise ValueError(
                 f"expected NAME=PART,..., such as speaker=([^_]+)_ or lang=folder:1; got {part!r}"
-                " (a FACT with a comma is in double quotes with its name)"
+                " (a PART with a comma is in double quotes with its name)"
             )
         _set_once(out, name, fact or f"{name}=", noun="part")
     return dict(sorted(out.items()))

@@ -3,6 +3,8 @@
 import collections
 import json
 import pathlib
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -203,7 +205,7 @@ ERRORS = {
     "a column of the files": (("--column-from", "size=file"), "has a column 'size', too: give"),
     "no group": (("--column-from", "x=abc"), "--column-from abc: expected top, parent, folder:N"),
     "no name": (("--column-from", "folder:1"), "expected NAME=PART,..., such as speaker=([^_]+)_"),
-    "comma": (("--column-from", "x=(a{1,2})"), "(a FACT with a comma is in double quotes with its"),
+    "comma": (("--column-from", "x=(a{1,2})"), "(a PART with a comma is in double quotes with its"),
     "twice": (("--column-from", "x=top,x=file"), "expected one part for 'x', got 'top' and 'file'"),
     "reserved": (("--column-from", "__x=top"), "'__x' starts with two underscores"),
     "keys of rows": (("--key-from", "file"), "--key-from file: applies only to text files"),
@@ -216,6 +218,26 @@ def test_columns_that_cannot_be_are_errors(name, tmp_path, capsys):
     data = tables(tmp_path / "in", "csv")
     assert run("table", "--input", data, *options, "--output", tmp_path / "out") == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("option", ["label", "split", "group", "key"])
+def test_roles_of_parts_of_paths_of_files_have_options(option, tmp_path, capsys):
+    for name in ("a/test_x.png", "a/dev_x.png", "b/train_y.png", "b/val_y.png"):
+        make_picture(tmp_path / "in" / name, len(name))
+    argv = ("--input", tmp_path / "in", "--column-from", "part=/([a-z]+)_")
+    assert run("images", *argv, f"--{option}-column", "part", "--output", tmp_path / "none") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    found = re.search(rf"leave the option out, or use (--{option}-from '.*'), or pass a list", said)
+    assert found is not None
+    make(tmp_path / "out", "images", *argv, *shlex.split(found[1]))
+
+
+def test_the_error_of_a_condition_on_files_names_patterns(tmp_path, capsys):
+    make_picture(tmp_path / "in" / "a" / "s1_x.png", 1)
+    argv = ("--input", tmp_path / "in", "--column-from", "part=/([a-z]+)", "--where", "part == 's'")
+    assert run("images", *argv, "--output", tmp_path / "none") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "leave the option out, or select files with a pattern as --input, or pass a" in said
 
 
 def test_a_regular_expression_with_a_comma_is_quoted(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from recordmill.errors import ConfigError
@@ -89,7 +90,7 @@ def _never(options: str, of: str, why: str) -> Rule:
 _NUMBERS = "label-type=int|float"
 _CLASSES = "labels-file label-map fold-labels include-labels exclude-labels limit-per-class"
 _OF_LABELS = f"{_CLASSES} balance stratify label-offset unlabelled"
-_COLUMNS = "label-column split-column group-column key-column drop-columns where label-separator"
+_HAVE_COLUMNS = "named held placed values"
 _SEGMENTS = "start-column end-column duration-column"
 _ALL_FEATURES = "which makes all features"
 _WINDOWS = "compares records by their content, but windows of a series share rows"
@@ -170,7 +171,12 @@ RULES: tuple[Rule, ...] = (
     # Listings and tables that hold files.
     _excludes("end-column", "duration-column"),
     _needs("segment-unit", *_SEGMENTS.split()),
-    _only(_COLUMNS, "named held placed values"),
+    _only("label-column", _HAVE_COLUMNS, why="or use --label-from"),
+    _only("split-column", _HAVE_COLUMNS, why="or use --split-from"),
+    _only("group-column", _HAVE_COLUMNS, why="or use --group-from"),
+    _only("key-column", _HAVE_COLUMNS, why="or use --key-from"),
+    _only("where", _HAVE_COLUMNS, why="or select files with a pattern as --input"),
+    _only("drop-columns label-separator", _HAVE_COLUMNS),
     _only("label-columns weight-column", "named held values"),
     _only("path-column path-template", "named"),
     _only(_SEGMENTS, "named held"),
@@ -323,6 +329,7 @@ def check(
         first = given[0]
         flag = first.shown(config) if first.values or "|" in first.option.metavar else first.flag
         why, noun = f", {rule.why}" if rule.why else "", "" if shape is None else NOUNS[shape]
+        remedy = f"{why}{_part_of_paths(config, first)}{_REMEDIES.get(shape, '')}"
         also = f", or add --{rule.unless}" if rule.unless else ""
         raise ConfigError(flag + {
             "needs": f": has no effect without {either(others)}{why}: add it, or leave {first.flag}"
@@ -331,8 +338,15 @@ def check(
                         f"{also}",
             "never": f" {rule.why}{'' if ':' in rule.why else ': leave it out'}",
             "only": f": applies only to {fitting(rule, shape)}, but --input {where} is read as"
-                    f" {noun}: leave the option out{why or _REMEDIES.get(shape, '')}",
+                    f" {noun}: leave the option out{remedy}",
         }[rule.kind])  # fmt: skip
+
+
+def _part_of_paths(config: Any, column: _Term) -> str:
+    """Return the value of --column-from whose column an option names, as it is typed."""
+    value = column.option.of(config)
+    part = getattr(config, "column_from", {}).get(value) if isinstance(value, str) else None
+    return "" if part is None or not column.option.key.endswith("-column") else f" {quote(part)}"
 
 
 def fitting(rule: Rule, *shapes: Payload | None) -> str:
