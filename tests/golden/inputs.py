@@ -201,16 +201,19 @@ def _scans(root: pathlib.Path) -> None:
         put(root / f"scans/{'ab'[number % 2]}/{number}.png", png(Image.fromarray(pixels)))
 
 
-@makes("masks odd-masks classes.txt masked camvid pascal")
+@makes("masks odd-masks twice-masks classes.txt masked camvid pascal")
 def _masks(root: pathlib.Path) -> None:
-    """Masks of the photos; some of which one is missing and one has another size; and images
-    beside their masks, by suffix, by folder and split, and by folder with masks of colours.
+    """Masks of the photos; some of which one is missing and one has another size; two for one
+    photo; and images beside their masks, by suffix, by folder and split, and by folder with masks
+    of colours.
     """
     put(root / "classes.txt", "background\none\ntwo\nthree\n")
     names = _photo_names()
     for number, name in enumerate(names):
         mask = png(Image.fromarray(shapes(number, (40, 30))))
         put(root / f"masks/{name}.png", mask)
+        for extension in ("png", "gif") if number == 2 else ("png",):
+            put(root / f"twice-masks/{name}.{extension}", mask)
         if number == 3:
             mask = png(Image.fromarray(shapes(number, (41, 30))))
         if number != 5:
@@ -232,7 +235,7 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits keypoints.json hub-boxes captions.csv "
+    "coco-splits keypoints.json hub-boxes captions.csv odd-captions.token "
     "labelme labelme-flags cvat.xml hub-tables coco-names"
 )
 def _annotated(root: pathlib.Path) -> None:
@@ -252,6 +255,8 @@ def _annotated(root: pathlib.Path) -> None:
     put(root / "captions_train2017.json", json.dumps({**found, "annotations": captions}))
     texts = [f"{name},{text} {name}" for name in annotated for text in ("one", "two")]
     put(root / "captions.csv", "\n".join(["image,caption", *texts, ""]))
+    tokens = [f"{name}#{n}{' ' if n else chr(9)}{n} {name}" for name in annotated for n in (0, 1)]
+    put(root / "odd-captions.token", "\n".join(["no token", *tokens, "00.png no number", ""]))
     found["annotations"][4]["bbox"] = [-4, 3, 20, 9]
     found["images"].append({"id": 99, "file_name": "gone.png", "width": 4, "height": 4})
     put(root / "odd-instances.json", json.dumps(found))
