@@ -39,8 +39,8 @@ CODES: Mapping[str, str] = {
     "label-lists": "names of classes look like lists of labels, or join other classes with a"
     " separator; lists of labels look like vectors of 0 and 1; or almost no record has several"
     " classes",
-    "labels-alike": "classes differ only by case, spaces, Unicode form or invisible characters, or"
-    " are the same number; or names of classes hold such characters",
+    "labels-alike": "classes differ only by case, spaces, Unicode form, invisible characters or a"
+    " full stop at the end, or are the same number; or names of classes hold such characters",
     "leak": "records of equal content are in several splits, or cannot be found, because a column,"
     " such as an id, differs in every row",
     "left-unread": "parts of the input were not read, such as keypoints, captions or bands beyond"

@@ -190,7 +190,8 @@ class ReadText(_ReadRows):
     def source_of_paths(self) -> Source:
         inputs = self.inputs()
         options = options_in(self)
-        if shape_of_texts(inputs, self.format).payload == "document":
+        shape = shape_of_texts(inputs, self.format, by_line=self.documents == "line")
+        if shape.payload == "document":
             applicable = ("drop_columns", "label_type", "unlabelled")
             for name, value in {**options, "text_column": self.text_column}.items():
                 if name not in applicable and value not in (None, ()):

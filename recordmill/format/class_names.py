@@ -141,6 +141,13 @@ def equal_numbers(names: Sequence[str]) -> list[list[str]]:
     return [some for some in alike.values() if len(some) > 1]
 
 
+def dotted_names(names: Collection[str]) -> list[list[str]]:
+    """Return the names that have a full stop at the end, each with that name without it."""
+    known = {*names}
+    pairs = ((name[:-1], name) for name in sorted(known) if name[-1:] == ".")
+    return [[bare, name] for bare, name in pairs if bare in known and not is_number(bare)]
+
+
 def difference(name: str, other: str) -> str:
     """Return words for the difference between two names that are spellings of one."""
     if len({*spelling_keys(pa.array([name, other], pa.string()))}) > 1:

@@ -343,10 +343,12 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, kind, value, ro
     rows = [("x", "name"), *((value, f"n{n}") for n, value in enumerate(column))]
     source = table(tmp_path / "t.csv", rows)
     assert rows_of(tmp_path / "out", "--input", source)["written"] == len(column)
-    missing = f"--missing {shlex.quote(value)} takes this value as a missing one, "
+    first = f"--missing {shlex.quote(value)} takes this value as a missing one, "
+    if any(map(str.isdigit, value)):
+        first = "--trim removes the spaces around values, " if value.endswith("\\t") else ""
     assert text_notes(tmp_path) == [
         f"column 'x' is text because of '{value}' in t.csv#{row};"
-        f" {'' if any(map(str.isdigit, value)) else missing}--types x={kind} rejects rows"
+        f" {first}--types x={kind} rejects rows"
         " that do not fit, --types x=string keeps the text"
     ]
     rejecting = rows_of(
@@ -385,6 +387,8 @@ def test_a_note_names_the_first_of_numbers_and_dates_in_another_notation(column,
     advice = "correct the input if the column holds numbers, dates or lists"
     if first.endswith(".12.2025"):
         advice = "--time-format x=%d.%m.%Y reads its values"
+    if first == " 0":
+        advice = "--trim removes the spaces around values"
     assert note == (
         f"column 'x' is text because of {first!r} in t.csv#{1 + ('hPa' in column)}; {advice};"
         " --types x=string keeps the text, without this note"

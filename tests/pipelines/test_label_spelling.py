@@ -243,3 +243,22 @@ def test_declared_text_stays(tmp_path):
     given = ("--input", rows, "--splits", "train=1", "--types", "label=string")
     made = make(tmp_path / "csv", *given, "--label-type", "class", command="table").manifest
     assert made.labels == ("1.0", "2.0", "10.0", "12.0")
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        (("fir", "fir.", "oak"), "'fir' and 'fir.'; --label-map fir.=fir joins two of them"),
+        (("<=50K", "<=50K.", ">50K", ">50K."), "lines such as <=50K.,<=50K in the file"),
+        (("1", "1.", "2"), None),
+        (("fir.", "oak."), None),
+    ],
+)
+def test_a_note_on_classes_with_a_full_stop_at_the_end(names, advice, tmp_path):
+    rows = [f"{n},{names[n % len(names)]}" for n in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *rows]))
+    given = ("--input", tmp_path / "a.csv", "--splits", "train=1", "--label-type", "class")
+    made = make(tmp_path / "out", *given, command="table")
+    notes = [str(one) for one in made.manifest.notes if "full stop" in str(one)]
+    assert len(notes) == (advice is not None)
+    assert advice is None or advice in notes[0]

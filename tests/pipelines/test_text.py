@@ -403,3 +403,16 @@ def test_bytes_that_are_no_text_are_rejected(tmp_path, capsys):
     pq.write_table(pa.table({"text": ["a", "b"]}), path)
     assert run("text", *argv, "--output", tmp_path / "x", "--encoding", "latin-1") == 2
     assert "--encoding applies to text and to columns of bytes, and" in capsys.readouterr().err
+
+
+def test_lines_of_several_text_files_are_documents(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"first of {name}\nsecond of {name}\n")
+    argv = ("--documents", "line", "--label-from", "file", "--splits", "train=1")
+    files = ("--input", tmp_path / "a.txt", "--input", tmp_path / "b.txt")
+    made = make(tmp_path / "files", *files, *argv)
+    pattern = make(tmp_path / "pattern", "--input", tmp_path / "*.txt", *argv)
+    assert made.manifest.digest == pattern.manifest.digest
+    assert made.manifest.labels == ("a", "b")
+    alone = make(tmp_path / "alone", "--input", tmp_path / "a.txt", *argv)
+    assert alone.manifest.ledger.records.written == 2

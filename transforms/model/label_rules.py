@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from recordmill.format.class_names import (
     SPELLING,
     alike_names,
     difference,
+    dotted_names,
     equal_numbers,
     fold_labels,
     hidden_text,
@@ -24,6 +26,7 @@ from recordmill.format.class_names import (
     value_name,
 )
 from recordmill.notes import Note
+from recordmill.option_checks import list_text
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.label_lists import (
@@ -296,6 +299,15 @@ def alike_classes(labels: Sequence[str]) -> Iterator[Note]:
             f"classes are the same number in different notations: {_shown(equal)};"
             f" --label-map{'=' if other.startswith('-') else ' '}{other}={first} joins two of them"
         )
+        yield Note("labels-alike", text)
+    if dotted := dotted_names(labels):
+        bare, name = dotted[0]
+        given = shlex.quote(list_text([f"{name}={bare}"]))
+        joining = f"--label-map {given} joins two of them"
+        if "=" in bare:
+            line = list_text([name, bare])
+            joining = f"--label-map map.csv joins them, with lines such as {line} in the file"
+        text = f"classes differ only by a full stop at the end: {_shown(dotted)}; {joining}"
         yield Note("labels-alike", text)
     hidden = hidden_text(labels)
     if hidden is not None:

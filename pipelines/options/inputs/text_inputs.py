@@ -31,7 +31,7 @@ def texts_of(
     columns |= {"text_column": text_column, "text_columns": options.text_columns}
     if options.template is not None:
         columns |= {"chat_column": options.chat_column, "chat_tokens": options.template.tokens}
-    shape = shape_of_texts(inputs, rows)
+    shape = shape_of_texts(inputs, rows, by_line=documents == "line")
     rules.check(config, shape=shape.payload, where=inputs)
     if shape.payload == "values":
         columns |= columns_of(config, kind="text")

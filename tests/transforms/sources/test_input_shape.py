@@ -119,6 +119,18 @@ def test_the_shape_of_texts(names, payload, tmp_path):
     assert shape_of_texts(inputs, RowFormat(format="csv")).payload == "values"
 
 
+def test_text_files_hold_documents_by_line(tmp_path):
+    folder = fill(tmp_path / "in", "a.txt b.txt c.txt.gz d.csv")
+    for names, payload in (
+        ("a.txt b.txt", "document"),
+        ("c.txt.gz", "values"),
+        ("d.csv", "values"),
+    ):
+        paths = tuple(InputPath(str(folder / name)) for name in names.split())
+        assert shape_of_texts(Inputs(paths=paths), RowFormat(), by_line=True).payload == payload
+        assert shape_of_texts(Inputs(paths=paths), RowFormat()).payload == "values"
+
+
 def test_options_that_name_a_column_decide(tmp_path):
     inputs = Inputs.of(str(fill(tmp_path / "in", "held.parquet") / "held.parquet"))
     given = {"leave_out": NOT_IMAGES, "format": RowFormat()}

@@ -21,7 +21,11 @@ from recordmill.transforms.sources.folders.folders import list_files, may_be
 from recordmill.transforms.sources.media.media_column import FORMATS, find_media_column
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
 from recordmill.transforms.sources.row_formats.reading.row_file import Origin
-from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
+from recordmill.transforms.sources.row_formats.reading.row_format import (
+    RowFormat,
+    compression_of,
+    format_of,
+)
 from recordmill.transforms.sources.row_formats.reading.zip_files import is_zip
 from recordmill.transforms.sources.row_formats.tfrecords.known_folders import is_dataset
 from recordmill.transforms.sources.rows.references.file_list import is_listing
@@ -79,8 +83,18 @@ def shape_of_media(
     return _one_shape(inputs, decide)
 
 
-def shape_of_texts(inputs: Inputs, format: RowFormat) -> Shape:  # noqa: A002
+def shape_of_texts(
+    inputs: Inputs,
+    format: RowFormat,  # noqa: A002
+    *,
+    by_line: bool = False,
+) -> Shape:
     """Return the shape of inputs of texts: files of rows, or text files.
+
+    Args:
+      inputs: The inputs.
+      format: Format of rows.
+      by_line: Whether the lines of text files are documents; then a text file is no file of rows.
 
     Raises:
       ConfigError: Inputs have several shapes, or cannot be used.
@@ -89,8 +103,9 @@ def shape_of_texts(inputs: Inputs, format: RowFormat) -> Shape:  # noqa: A002
     def decide(root: InputRoot) -> Shape:
         name = root.place.name
         zipped = is_zip(name) and format_of(name[: -len(".zip")]) not in (None, "lines")
-        is_table = zipped or (not root.archive and (root.file or _holds_rows(root)))
-        if format.format != "auto" or is_table:
+        is_text = by_line and root.file and format_of(name) == "lines" and not compression_of(name)
+        is_table = not root.archive and not is_text and (root.file or _holds_rows(root))
+        if format.format != "auto" or zipped or is_table:
             return Shape("table", "values")
         return Shape("file", "document")
 

@@ -50,7 +50,11 @@ from recordmill.transforms.sources.row_formats.values.column_types import (
     unify,
 )
 from recordmill.transforms.sources.row_formats.values.equal_floats import equal_floats
-from recordmill.transforms.sources.row_formats.values.odd_values import OddValue, odd_text
+from recordmill.transforms.sources.row_formats.values.odd_values import (
+    OddValue,
+    is_padded,
+    odd_text,
+)
 
 _LINE_END = b"\n"
 _END = 1 << 62  # after the end of any file
@@ -129,6 +133,7 @@ class DelimitedFile:
                         at, meant, every = odd
                         value, row = columns[name][at].as_py(), int(rows.numbers[at])
                         odd_value = OddValue(value, meant, row, every=every, of=rows.file_of(at))
+                        odd_value = odd_value._replace(padded=is_padded(value))
                         kind = kind._replace(odd=odd_value)
                 elif kind.types and kind.types[0] == pa.float64() and section.start < _SAMPLED:
                     kind = kind._replace(equal=equal_floats(values))

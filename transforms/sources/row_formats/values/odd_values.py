@@ -37,6 +37,7 @@ _VERSION = r"^\d+(\.\d+){2,}$"  # also IP addresses
 _CODE = r"^0\d"
 _LONG = r"^[+-]?\d{19,}$"  # digits of integers that int64 may not hold
 _JSON_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_PADDED = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?")
 LIST = "list"
 
 
@@ -50,6 +51,7 @@ class OddValue(NamedTuple):
       file: Name of the file.
       every: Whether no value can be read as that type, so that declaring it would reject them all.
       of: Index of the file of the row, as in `Rows.files`.
+      padded: Whether it is a number but for the spaces around it, which --trim removes.
     """
 
     value: str
@@ -58,11 +60,18 @@ class OddValue(NamedTuple):
     file: str = ""
     every: bool = False
     of: int = 0
+    padded: bool = False
 
     def describe(self, name: str) -> str:
         """Return why a column is text."""
         shown = self.value if len(self.value) <= _SHOWN else f"{self.value[:_SHOWN]}..."
         return f"column {name!r} is text because of {shown!r} in {self.file}#{self.row}"
+
+
+def is_padded(value: str) -> bool:
+    """Return whether a text is a number but for the spaces around it."""
+    bare = value.strip()
+    return bare != value and _PADDED.fullmatch(bare) is not None
 
 
 def odd_text(column: pa.Array, decimal: str) -> tuple[int, str, bool] | None:

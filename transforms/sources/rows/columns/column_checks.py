@@ -134,10 +134,11 @@ def _type_advice(odd: OddValue, item: str, formats: str) -> str:
       item: Name of the column, as an item of a list on the command line.
       formats: Options that read its values as times, "" if there are none.
     """
+    trim = "--trim removes the spaces around values" if odd.padded else ""
     if odd.every or odd.kind == LIST:
-        remedy = f"{formats} reads its values" if formats else _CORRECT
+        remedy = f"{formats} reads its values" if formats else trim or _CORRECT
         return f"{remedy}; --types {item}=string keeps the text, without this note"
-    empty = ""
+    empty = f"{trim}, " if trim else ""
     if not any(map(str.isdigit, odd.value)) and len(odd.value) <= _MISSING_LENGTH:
         spelling = shlex.quote(list_item(odd.value))
         empty = f"--missing {spelling} takes this value as a missing one, "
