@@ -161,6 +161,7 @@ def test_tokens_of_a_file_are_those_of_each_part(template, source, tokenizer, tm
         assert found[key]["tokens/loss_mask"] == mask
         text = "".join(text for text, _, _ in template(messages))
         assert found[key]["text"] == [text.encode()]
+        assert encode(text, False) == ids  # no content begins with a line break
     assert {one for example in found.values() for one in example["tokens/loss_mask"]} == {0, 1}
 
 
@@ -508,13 +509,24 @@ def test_tokenizer_files_without_the_tokens_are_an_error(source, tmp_path, capsy
     for path, words in (
         (
             save_bpe(tmp_path),
-            "chatml: the tokenizer file has no token <|im_start|>: add it to the",
+            "chatml: the tokenizer file has no token <|im_start|>: use another",
         ),
         (save_sentencepiece(tmp_path), "not available with a SentencePiece model"),
     ):
         argv = arguments(source, "--tokenizer", path, "--output", tmp_path / "out")
         assert run("text", *argv) == 2
         assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_template_that_a_tokenizer_file_fits_is_advised(source, tmp_path, capsys):
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
+    model.add_special_tokens(LLAMA3)
+    model.save(str(tmp_path / "llama.json"))
+    options = ("--tokenizer", tmp_path / "llama.json", "--output", tmp_path / "out")
+    assert run("text", *arguments(source, *options)) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "no token <|im_start|>: use --chat-template llama3, or add the token" in message
+    assert run("text", *arguments(source, *options, "--chat-template", "llama3")) == 0
 
 
 @pytest.mark.parametrize("more", [{}, {"score": 1, "where": "web"}])

@@ -34,6 +34,7 @@ from recordmill.transforms.encoders.tokenization.vocabulary import (
     TEXT,
     Vocabulary,
     VocabularyAnalysis,
+    analyzed_columns,
     load_vocabulary,
     text_columns,
 )
@@ -104,7 +105,7 @@ class TextEncoder:
             return self._pack_features(context)
         declared: Features = {}
         made = self._text_features(context)
-        for column in self.needed_columns:
+        for column in text_columns(self.options):
             declared = merged(declared, self._named(column, made), where="input")
         if self.options.joins:
             declared = merged(declared, self._pair_features(context), where="input")
@@ -115,8 +116,8 @@ class TextEncoder:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """Names of the columns of texts."""
-        return text_columns(self.options)
+        """Names of the columns of texts or conversations."""
+        return analyzed_columns(self.options)
 
     def _user_fields(self, rows: pa.Schema) -> list[pa.Field]:
         return [field for field in user_fields(rows) if field.name not in self.needed_columns]
@@ -198,7 +199,7 @@ class TextEncoder:
         columns: dict[str, pa.Array] = {}
         several = self._texts(rows, context)
         single = not options.joins and options.template is None
-        for column, texts in zip(self.needed_columns, several, strict=True):
+        for column, texts in zip(text_columns(options), several, strict=True):
             made = {"text": texts} if "text" in options.output_features else {}
             if options.output_features != {"text"} and single:
                 made |= self._token_columns(texts, context)
@@ -226,7 +227,7 @@ class TextEncoder:
                 options.augment,
                 seed=context.seed + place,
             )
-            for place, column in enumerate(self.needed_columns)
+            for place, column in enumerate(text_columns(options))
         ]
 
     def _pack(self, rows: pa.RecordBatch, context: Context) -> Encoded:

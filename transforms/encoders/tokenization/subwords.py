@@ -27,6 +27,7 @@ from recordmill.transforms.encoders.tokenization.text_options import (
     SEPARATOR,
     TextOptions,
 )
+from recordmill.transforms.model.chat import TEMPLATES, ChatTemplate
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.ragged import flattened
 
@@ -138,12 +139,8 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
         )
     if options.joins:
         _check_pairs(subwords, options)
-    lacking = [one for one in _chat_tokens(options) if subwords.id_of(one) is None]
-    if lacking:
-        raise ConfigError(
-            f"{option_name('chat_template', options.chat_template)}: the tokenizer file has no"
-            f" token {lacking[0]}: add it to the file, or use another template"
-        )
+    if options.template is not None:
+        _check_template(subwords, options.template, options.chat_template)
     if options.end_token is not None and subwords.id_of(options.end_token) is None:
         raise ConfigError(
             f"{option_name('end_token', options.end_token)}: the tokenizer file has no such token;"
@@ -156,8 +153,19 @@ def check_tokenizer_file(file: TokenizerFile, options: TextOptions) -> None:
         )
 
 
-def _chat_tokens(options: TextOptions) -> tuple[str, ...]:
-    return () if options.template is None else options.template.tokens
+def _check_template(subwords: Subwords, template: ChatTemplate, name: str) -> None:
+    """Raise ConfigError if the file lacks a special token of a template of conversations."""
+
+    def lacking(one: ChatTemplate) -> list[str]:
+        return [token for token in one.tokens if subwords.id_of(token) is None]
+
+    if missing := lacking(template):
+        fitting = next((other for other, one in TEMPLATES.items() if not lacking(one)), None)
+        use = "another tokenizer" if fitting is None else option_name("chat_template", fitting)
+        raise ConfigError(
+            f"{option_name('chat_template', name)}: the tokenizer file has no token {missing[0]}:"
+            f" use {use}, or add the token to the file"
+        )
 
 
 def _check_pairs(subwords: Subwords, options: TextOptions) -> None:
