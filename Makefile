@@ -16,6 +16,7 @@ UV_VERSION := 0.13.9
 JOB_SERVER := build/flink-job-server.jar
 FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
+OPERATOR := build/flink-kubernetes-operator-api.jar
 PEERS := build/peers/stamp
 TFT := build/tft/stamp
 # One test process more than there are cores, as tests wait for disks and for processes that they start.
@@ -101,10 +102,10 @@ golden: $(DEV)
 test-fast: $(FAST)
 	$(BIN)/python -m pytest -n $(WORKERS) -p tests.fast_modules -p tests.one_of_each --fewest
 
-test-flink: $(DEV) $(FLINK) $(JOB_SERVER)
+test-flink: $(DEV) $(FLINK) $(JOB_SERVER) $(OPERATOR)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each tests/flink
 
-test-flink-others: $(DEV) $(FLINK) $(JOB_SERVER)
+test-flink-others: $(DEV) $(FLINK) $(JOB_SERVER) $(OPERATOR)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each --others tests/flink
 
 coverage: $(DEV)
@@ -334,6 +335,12 @@ $(JOB_SERVER): deploy/flink-job-server/pom.xml
 	cp $< build/flink-job-server
 	mvn --quiet --batch-mode --file build/flink-job-server package
 	mv build/flink-job-server/target/flink-job-server.jar $@
+
+# It has the schema of the Flink operator's resources.
+$(OPERATOR):
+	mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+	    -Dartifact=org.apache.flink:flink-kubernetes-operator-api:1.10.0 -Dmdep.stripVersion \
+	    -DoutputDirectory=$(CURDIR)/$(@D)
 
 $(FAST): $(CORE)
 	$(INSTALL) $(BIN)/python --editable '.[fast]'

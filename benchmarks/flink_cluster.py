@@ -14,6 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -41,7 +42,8 @@ class FlinkCluster:
     """Starts and ends with its `with` block.
 
     folder: for configuration and logs. memory: of each TaskManager, as Flink writes it.
-    library: whether its lib folder has that of `recordmill flink-library`.
+    library: whether its lib folder has that of `recordmill flink-library`. settings: of Flink, in
+    place of these.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class FlinkCluster:
         slots: int = 2,
         memory: str = "2g",
         library: bool = True,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         for needed in (HOME, JOB_SERVER):
             assert needed.exists(), f"{needed} is missing: make flink-job-server flink"
@@ -64,7 +67,7 @@ class FlinkCluster:
         conf = folder / "conf"
         shutil.copytree(HOME / "conf", conf)
         shipped = yaml.safe_load((conf / "config.yaml").read_text())
-        settings = {
+        ours = {
             # As docs/flink.md has it.
             "env.java.opts.all": f"{shipped['env']['java']['opts']['all']} {_JAVA_FLAGS}",
             "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
@@ -96,7 +99,7 @@ class FlinkCluster:
             for jar in (HOME / "lib").iterdir():
                 (self._lib / jar.name).symlink_to(jar)
             write_library(str(self._lib), job_server=str(JOB_SERVER))
-        (conf / "config.yaml").write_text(yaml.safe_dump(settings))
+        (conf / "config.yaml").write_text(yaml.safe_dump({**ours, **settings}))
         self._processes: list[subprocess.Popen[bytes]] = []
         self.taskmanagers: list[subprocess.Popen[bytes]] = []
 
