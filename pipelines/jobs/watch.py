@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from recordmill.errors import StorageError
-from recordmill.job.staging import DRAFTS, PlanContent, ShardInfo, Staging
+from recordmill.job.staging import (
+    DRAFTS,
+    Listing,
+    PlanContent,
+    ShardInfo,
+    Staging,
+    drafted_bytes,
+)
 from recordmill.runners.progress import Snapshot
+from recordmill.storage.files import DirectoryEntry, MissingError
 from recordmill.transforms.model import limits
+
+_STORE_REQUESTS = 1.0  # per second
+_MOST_REQUESTS = 10  # of a poll, before infos of shards wait for the next
+# Requests of a missing file, of one that is read, and of a listing of up to 1,000 names.
+_MISSING, _READ, _LIST = 2, 3, 2
 
 
 class JobProgress:
-    """Progress of one job, polled while it runs.
+    """Progress of one job, polled while it runs; threads may share it.
 
-    waiting: returns what the job waits for before its first stage, or None.
+    In an object store, a poll reads a few objects at a time, and the next polls return the same
+    snapshot until the requests are one per second.
+
+    waiting: returns what the job waits for before its first stage, or None. clock: in seconds.
     """
 
     def __init__(
-        self, staging: Staging, *, waiting: Callable[[], str | None] | None = None
+        self,
+        staging: Staging,
+        *,
+        waiting: Callable[[], str | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._staging = staging
         self._waiting = waiting
+        self._clock = clock
         self._listed = 0
         self._infos: dict[str, ShardInfo] = {}
         self._is_writing = False
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._next = 0.0  # time of the next request to a store
+        self._requests = 0
+        self._kept: dict[str, Any] = {}  # files of a store that were read
 
     def is_writing(self) -> bool:
         """Return whether records were missing in the shards at the last poll."""
@@ -39,52 +68,100 @@ class JobProgress:
         Raises:
           DamageError: a file of staging is damaged.
         """
+        if self._is_local:
+            return self._poll_now()
+        # Another thread may wait for the store.
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._clock() >= self._next:
+                    self._requests = 0
+                    try:
+                        self._snapshot = self._poll_now()
+                    finally:
+                        self._next = self._clock() + max(self._requests, 1) / _STORE_REQUESTS
+            finally:
+                self._lock.release()
+        return self._snapshot
+
+    @property
+    def _is_local(self) -> bool:
+        return self._staging.root.is_local
+
+    def _poll_now(self) -> Snapshot | None:
         try:
             return self._poll()
         except StorageError:  # a file was moved between the listing of its folder and its reading
             return None
 
     def _poll(self) -> Snapshot | None:
-        plan = self._staging.read_json("plan.json", PlanContent)
+        plan = self._read("plan.json", PlanContent)
         if plan is not None:
             return self._writing(plan)
-        listing = self._staging.listing()
+        if self._listed and not self._is_local and "listing.json" not in self._kept:
+            # This process makes the listing, or has made it just now.
+            self._requests += _MISSING
+            if not self._staging.place("listing.json").exists():
+                return Snapshot(phase="listing", done=self._listed, unit="files")
+        listing = self._read("listing.json", Listing)
         if listing is None:
             return Snapshot(phase="listing", done=self._listed or self._staged(), unit="files")
-        checked = self._staging.place("checked")
-        if not checked.exists():
+        names = [entry.name for entry in self._list("checked")]
+        if not names:
             waiting = self._waiting() if self._waiting else None
             return Snapshot(phase=waiting or "planning", done=listing.rows)
-        names = [entry.name for entry in checked.list_dir()]
         # `.arrow.json` files describe the rows of a part, of which a large part has several files.
         done = sum(name.endswith(".json") and not name.endswith(".arrow.json") for name in names)
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")
 
+    def _read(self, name: str, kind: Any) -> Any:
+        """Return the content of a JSON file; None if it is missing. Those of a store are kept."""
+        if name in self._kept:
+            return self._kept[name]
+        found = self._staging.read_json(name, kind)
+        self._requests += _MISSING if found is None else _READ
+        if found is not None and not self._is_local:
+            self._kept[name] = found
+        return found
+
+    def _list(self, name: str) -> Sequence[DirectoryEntry]:
+        """Return the entries of a folder; none if it is missing."""
+        place = self._staging.place(name)
+        if self._is_local:
+            return place.list_dir() if place.exists() else ()
+        self._requests += _LIST
+        try:
+            return place.list_dir()
+        except MissingError:
+            return ()
+
     def _staged(self) -> int:
         """Return the number of rows in the full parts that another process has listed."""
-        listing = self._staging.place("listing")
-        folders = listing.list_dir() if listing.exists() else []
-        parts = [len(list((listing / folder.name).list_dir())) for folder in folders]
+        parts = [len(self._list(f"listing/{folder.name}")) for folder in self._list("listing")]
         return max(parts, default=0) * limits.REFERENCE_ROWS
 
     def _writing(self, plan: dict[str, dict[str, dict[str, int]]]) -> Snapshot:
         splits = plan["splits"].values()
         total = sum(split["records"] for split in splits)
         size = sum(split["bytes"] for split in splits) / max(total, 1)
-        info = self._staging.place("info")
-        for entry in info.list_dir() if info.exists() else ():
+        unread = 0  # finished shards
+        for entry in self._list("info"):
             name = entry.name.removesuffix(".json")
             if name not in self._infos and entry.name.endswith(".json"):
+                if self._requests >= _MOST_REQUESTS:
+                    unread += 1
+                    continue
                 found = self._staging.shard_info(name)
+                self._requests += 0 if self._is_local else _READ
                 if found is not None:
                     self._infos[name] = found
-        drafts = self._staging.place(DRAFTS)
         sizes: dict[str, int] = {}
-        for entry in drafts.list_dir() if drafts.exists() else ():
-            if entry.name.endswith(".tmp"):  # a shard may have one of an earlier attempt, too
+        for entry in self._list(DRAFTS):
+            begun_bytes = drafted_bytes(entry)
+            if begun_bytes is not None:  # a shard may have one of an earlier attempt, too
                 shard = entry.name.partition("-")[0]
-                sizes[shard] = max(sizes.get(shard, 0), entry.size)
-        begun = sum(sizes.values())
+                sizes[shard] = max(sizes.get(shard, 0), begun_bytes)
+        shards = sum(split["shards"] for split in splits)
+        begun = sum(sizes.values()) + int(unread * size * total / max(shards, 1))
         records = sum(found.shard.records for found in self._infos.values())
         if size:
             records += int(begun / size)

@@ -21,6 +21,7 @@ profiles/                                        statistics of groups of columns
 spill/                                           pieces of the shuffle, sorted rows of shards
 drafts/SHARD-CONTEXT-ANYNAME.tmp  .journal       shards that are being written
 drafts/SHARD-CONTEXT-ANYNAME.index  .recipes     their indexes and the recipes of their records
+drafts/SHARD-CONTEXT-ANYNAME.BYTES.begun         in stores: the bytes that were written so far
 recipes/FILE.arrow                              recipes of its records
 reuse/NAME.keys  .places  .facts  .json          places of frames in earlier datasets
 reuse/NAME.files  .sources                       the same for sources
@@ -39,6 +40,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -58,7 +60,7 @@ from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import Between
 from recordmill.option_names import option_name
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import DirectoryEntry, Location, shown
 
 FOLDER = ".recordmill"
 INTENT = "intent.json"
@@ -267,6 +269,22 @@ def advice_on(place: Location) -> str:
 def reject_line(reject: Reject) -> bytes:
     """Return the line of a reject in rejects.jsonl."""
     return to_json(reject) + b"\n"
+
+
+def begun_name(draft: str, size: int) -> str:
+    """Return the name of a mark that a draft (NAME.tmp) in a store has reached a size.
+
+    Stores show no unfinished files, and a listing shows names without further requests.
+    """
+    return f"{draft.removesuffix('.tmp')}.{size}.begun"
+
+
+def drafted_bytes(entry: DirectoryEntry) -> int | None:
+    """Return the bytes of a draft, by its file or its mark; None for other files beside it."""
+    if entry.name.endswith(".tmp"):
+        return entry.size
+    mark = re.fullmatch(r".*\.(\d{1,18})\.begun", entry.name)
+    return None if mark is None else int(mark[1])
 
 
 @dataclasses.dataclass(frozen=True)

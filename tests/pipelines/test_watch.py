@@ -6,11 +6,15 @@ import io
 import pytest
 
 from recordmill.errors import DamageError
-from recordmill.job.staging import Listing, StagedPart, Staging, to_json
+from recordmill.format.file_info import file_info
+from recordmill.format.file_names import shard_name
+from recordmill.format.manifest import Shard
+from recordmill.job.staging import Listing, ShardInfo, StagedPart, Staging, begun_name, to_json
 from recordmill.pipelines.jobs.watch import JobProgress
 from recordmill.runners.progress import Watcher
 from recordmill.storage.files import Location
 from recordmill.transforms.model import limits
+from tests.s3_server import CREDENTIALS, s3_server
 
 
 def split(records: int, size: int) -> dict[str, object]:
@@ -33,6 +37,32 @@ def staging(tmp_path, plan=None) -> Staging:
     if plan is not None:
         made.place("plan.json").write_bytes(to_json(plan))
     return made
+
+
+LISTING = Listing(
+    parts=(), fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
+)
+BURST = 15  # requests of one poll, after which polls wait
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shard_info(number: int) -> ShardInfo:
+    """A shard of ten records of fifty bytes."""
+    shard = Shard(
+        file=shard_name("train", number, 40, "none"),
+        records=10, bytes=500, sha256="0" * 64, classes={}, index=file_info(b""),
+    )  # fmt: skip
+    return ShardInfo(
+        split="train", number=number, plan="", planned=11, planned_copies=0, shard=shard, copies=0,
+        originals={}, rejects=(), rejected=1, filtered={},
+    )  # fmt: skip
 
 
 def test_while_there_is_no_listing_its_rows_are_counted(tmp_path):
@@ -97,6 +127,44 @@ def test_parts_are_counted_once_however_many_they_became(tmp_path):
     place.place("checked/part-00000.json").write_bytes(b"[]")
     snapshot = JobProgress(place).poll()
     assert (snapshot.phase, snapshot.done, snapshot.total) == ("checking", 1, 3)
+
+
+def test_a_store_gets_one_request_per_second(tmp_path, monkeypatch):
+    """However often it is polled, and however many shards end."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    log = tmp_path / "log"
+    clock = Clock()
+    with s3_server(log=log) as uri:
+        place = Staging.of(Location.parse(uri("out")), "job")
+        progress = JobProgress(place, clock=clock)
+        shards = [shard_info(number) for number in range(20)]
+
+        def poll_for(seconds: int) -> None:
+            for _ in range(4 * seconds):
+                clock.now += 0.25
+                progress.poll()
+
+        place.place("listing.json").write_bytes(to_json(LISTING))
+        before = log.read_text().count("\n")
+        poll_for(60)
+        assert progress.poll().phase == "planning"
+        assert 30 < log.read_text().count("\n") - before <= 60 + BURST
+        plan = plan_of({"train": split(400, 20_000) | {"shards": 40}}, rejected=0)
+        place.place("plan.json").write_bytes(to_json(plan))
+        mark = begun_name("20-context-any.tmp", 150)
+        place.place(f"drafts/{mark}").write_bytes(b"")
+        for info in shards:
+            place.place(f"info/{info.shard.file}.json").write_bytes(to_json(info))
+        before = log.read_text().count("\n")
+        poll_for(20)
+        # Shards whose infos are not read yet count as shards of the mean size.
+        assert progress.poll().done == 203
+        poll_for(120)
+        assert 70 < log.read_text().count("\n") - before <= 140 + BURST
+        snapshot = progress.poll()
+    assert (snapshot.phase, snapshot.done, snapshot.total) == ("writing", 203, 400)
+    assert (snapshot.bytes, snapshot.rejects) == (20 * 500 + 150, 20)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"splits": {}}'])

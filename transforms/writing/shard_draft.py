@@ -9,9 +9,11 @@ the rows up to its last one), an Arrow stream of one row with all other fields o
 hash of both.
 """
 
+import contextlib
 import dataclasses
 import json
 import struct
+import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, BinaryIO, Self
@@ -22,14 +24,15 @@ import xxhash
 
 from recordmill.errors import Reject
 from recordmill.format.ledger import Counted, Reduced
-from recordmill.job.staging import DRAFTS, Staging, to_json
-from recordmill.storage.files import Location, MissingError
+from recordmill.job.staging import DRAFTS, Staging, begun_name, to_json
+from recordmill.storage.files import Location, MissingError, StorageError
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
 
 # Bytes of the fields, bytes of the chunk, their hash, digest of the rows.
 _HEADER = struct.Struct("<QQ16s16s")
 _SUM = 8  # bytes of the hash of an entry
+MARK_SECONDS = 5.0  # interval of marks of the bytes that were written to a store
 _MOST = 1 << 30  # bytes of the fields of a chunk; more is damage
 
 _INTEGERS = pa.list_(pa.int64())
@@ -60,6 +63,9 @@ class ShardDraft:
         self._prefix = f"{self._shard}-{context.hex()}-"
         self.place = self._folder / f"{self._prefix}{uuid.uuid4().hex}.tmp"
         self._journal: BinaryIO | None = None
+        self._size = 0
+        self._mark: Location | None = None
+        self._marked = time.monotonic()
 
     def __enter__(self) -> Self:
         self._folder.make_dirs()
@@ -92,6 +98,19 @@ class ShardDraft:
             self._sink.flush()
             self._journal.write(_entry(chunk, digest))
             self._journal.flush()
+        else:
+            self._size += len(chunk.data)
+            if time.monotonic() - self._marked >= MARK_SECONDS:
+                self._write_mark()
+
+    def _write_mark(self) -> None:
+        """Show the submitter how far the shard is; a failure does no harm."""
+        with contextlib.suppress(StorageError):
+            before, self._mark = self._mark, self._folder / begun_name(self.place.name, self._size)
+            self._mark.write_bytes(b"")
+            if before is not None:
+                before.delete(missing_ok=True)
+        self._marked = time.monotonic()
 
     def finish(self, place: Location) -> None:
         """Move the complete file to its place, and delete the drafts of earlier attempts."""

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.job.staging import Staging
+from recordmill.job.staging import Staging, drafted_bytes
 from recordmill.processes.row_tasks import RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged import encoder_tasks
-from recordmill.transforms.writing import ordered_encoding, shard_writer
+from recordmill.transforms.writing import ordered_encoding, shard_draft, shard_writer
 from recordmill.transforms.writing.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder, TinyPacker
 from tests.transforms.writing.test_write import Threads, plan_for, rows_of, write_rows
@@ -157,6 +157,27 @@ def test_chunks_of_a_draft_are_used_up_to_the_first_that_has_other_rows(tmp_path
     whole = _writer(tmp_path_factory, TinyEncoder())
     _write(whole, others, plan, 5)
     assert _staged(writer) == _staged(whole)
+
+
+def test_a_draft_in_a_store_shows_its_size(monkeypatch):
+    """A store lists no unfinished files."""
+    monkeypatch.setattr(shard_draft, "MARK_SECONDS", 0)
+    staging = Staging.of(Location.parse("mock://bucket/marks"), "job")
+    chunk = encoder_tasks.EncodedChunk(
+        data=b"data", lengths=np.array([4]), kept=np.array([0]), rejects=[], filtered=[]
+    )
+
+    def marks() -> list[int | None]:
+        entries = staging.place("drafts").list_dir()
+        return [drafted_bytes(entry) for entry in entries if entry.name.endswith(".begun")]
+
+    with shard_writer.ShardDraft(staging, "shard", b"context") as draft:
+        for size in (4, 8):
+            draft.append(chunk, bytes(16))
+            assert marks() == [size]
+    staging.place("shards").make_dirs()
+    draft.finish(staging.place("shards/shard"))
+    assert marks() == []
 
 
 def test_a_chunk_with_all_that_an_encoder_can_say(tmp_path_factory):
