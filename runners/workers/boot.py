@@ -42,6 +42,11 @@ from recordmill.runners.workers import versions
 
 _PROVISION_TIMEOUT = 60  # s
 _PARENT_CHECK_SECONDS = 1.0  # interval of the checks for the parent process
+# A runner requests a bundle as soon as its worker is connected, and stops the worker after it. If
+# the job ends at the wrong moment, Beam loses track of the worker. This is above the time after
+# which Flink gives up a TaskManager that does not answer (heartbeat.timeout, 50 s).
+IDLE_SECONDS = 60.0
+_IDLE_CHECK_SECONDS = 5.0
 # Names of the staged files of --setup_file, --extra_package and --requirements_file.
 _SDIST, _EXTRAS, _REQUIREMENTS = "workflow.tar.gz", "extra_packages.txt", "requirements.txt"
 _SUBMITTER_PACKAGES = "submission_environment_dependencies.txt"  # informational
@@ -86,12 +91,15 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
     # The default of the log stream, which Beam reads from WORKER_ID when it is imported: before a
     # worker is forked. Beam's Prism refuses streams without it.
     WorkerIdInterceptor._worker_id = flags["id"]
-    is_reusable = _run_harness()
+    cached = options.get("beam:option:environment_cache_millis:v1", 0)
+    is_reusable = _run_harness(idle_seconds=IDLE_SECONDS + float(cached or 0) / 1000)
     return 0, is_reusable and not info.dependencies
 
 
-def _run_harness() -> bool:
+def _run_harness(*, idle_seconds: float) -> bool:
     """Run Beam's SDK harness, and return whether this process can run another worker.
+
+    idle_seconds: time without a bundle after which the process exits.
 
     Beam expects the process to end, so what it would leave behind is removed here, if its
     version is known.
@@ -100,10 +108,13 @@ def _run_harness() -> bool:
 
     beam_patches.report_user_metrics_alone()
     created: list[tuple[Any, Any, Any]] = []
+    done = threading.Event()
     create_harness = sdk_worker_main.create_harness
 
     def create(environment: Any) -> tuple[Any, Any, Any]:
         created.append(create_harness(environment))
+        if beam_patches.enabled():
+            _exit_when_idle(created[0][1]._bundle_processor_cache, idle_seconds, done)
         return created[0]
 
     sdk_worker_main.create_harness = create
@@ -111,6 +122,7 @@ def _run_harness() -> bool:
         sdk_worker_main.main([])
     finally:
         sdk_worker_main.create_harness = create_harness
+        done.set()
     if not beam_patches.enabled():
         return False
     log_handler, harness, _ = created[0]
@@ -119,6 +131,36 @@ def _run_harness() -> bool:
     harness._control_channel.close()
     # Bundles that were running when the runner disconnected have failed, too.
     return not harness._bundle_processor_cache.failed_instruction_ids
+
+
+def _exit_when_idle(bundles: Any, seconds: float, done: threading.Event) -> None:
+    """Start a thread that exits this process after a time without a bundle, until `done`.
+
+    bundles: the cache of bundle processors of Beam's harness.
+    """
+    get, began = bundles.get, [0]
+
+    def counted_get(*args: Any) -> Any:
+        began[0] += 1
+        return get(*args)
+
+    bundles.get = counted_get
+
+    def watch() -> None:
+        last, since = 0, time.monotonic()
+        while not done.wait(min(seconds, _IDLE_CHECK_SECONDS)):
+            now = time.monotonic()
+            if bundles.active_bundle_processors or began[0] != last:
+                last, since = began[0], now
+            elif now - since >= seconds:
+                print(
+                    f"recordmill-worker: no work for {seconds:g} s, its job has ended",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(1)
+
+    threading.Thread(target=watch, name="idle", daemon=True).start()
 
 
 def exit_with_parent() -> None:

@@ -190,6 +190,29 @@ def test_log_streams_name_their_worker(pool):
     assert runner.ids == ["1-1", "2-1"]
 
 
+class ForgetfulRunner(Runner):
+    """Requests no bundle, and never disconnects."""
+
+    def Control(self, answers, context):  # noqa: N802 (gRPC's name)
+        yield from answers
+
+
+def test_a_worker_that_its_runner_has_forgotten_ends(tmp_path):
+    with (
+        (tmp_path / "log").open("wb") as log,
+        WorkerPool(log=log, imports=["tests.runners.impatient_workers"]) as pool,
+    ):
+        runner = ForgetfulRunner()
+        request = beam_fn_api_pb2.StartWorkerRequest(
+            worker_id="1-1", provision_endpoint=runner.endpoint, params={peers.JOB_PARAMETER: "a"}
+        )
+        assert call(pool, "StartWorker", request).error == ""
+        (worker,) = pool._all_workers()
+        assert worker.wait(_TIMEOUT)
+        assert "no work for 0.1 s, its job has ended" in (tmp_path / "log").read_text()
+        runner.end()
+
+
 def test_the_process_of_a_failed_bundle_runs_no_other_worker(pool):
     runner = Runner("unknown")
     first = process_of_a_worker(pool, runner, "a")
