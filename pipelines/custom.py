@@ -97,7 +97,10 @@ def run(
             )
         try:
             on_flink.run(
-                build_and_watch, activity=datasets.activity, is_working=datasets.is_writing
+                build_and_watch,
+                activity=datasets.activity,
+                is_working=datasets.is_writing,
+                notice=lambda message: watcher.say(f"{_PROG}: {message}"),
             )
         except KeyboardInterrupt:
             on_flink.cancel()
@@ -170,6 +173,8 @@ def _flink_config(runner: Any, options: dict[str, Any]) -> FlinkConfig:
         elif name in ("parallelism", "stall_timeout"):
             if value is not None or default is not None:
                 expect_whole(name, value, least=1)
+        elif name == "retries":
+            expect_whole(name, value, least=0)
         elif isinstance(default, bool):
             if not isinstance(value, bool):
                 raise ConfigError(f"{name}: expected True or False, got {value!r}")

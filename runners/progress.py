@@ -27,6 +27,7 @@ _LOG_SECONDS = 10.0
 _BAR, _MIN_BAR = 20, 5  # columns
 _OPTIONAL_FIGURES = ("bytes", "speed", "rejects", "left")  # in the order of omission
 _SMOOTHING_SECONDS = 20.0  # time constant of the moving average
+_IDLE_SECONDS = 30.0  # time without progress after which no pace is shown
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,12 +49,16 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Smoothed rates per second, and the estimated seconds left (None if unknown)."""
+    """Smoothed rates per second, and the estimated seconds left (None if unknown).
+
+    idle: seconds since the last progress of a phase that stands still; 0 if it does not.
+    """
 
     done: float = 0.0
     records: float = 0.0
     bytes: float = 0.0
     left: float | None = None
+    idle: float = 0.0
 
 
 class Meter:
@@ -63,13 +68,17 @@ class Meter:
         self._last: tuple[float, Snapshot] | None = None
         self._pace = Pace()
         self._seconds = 0.0  # measured so far, at most _SMOOTHING_SECONDS
+        self._progressed = 0.0  # time of the last progress
 
     def update(self, snapshot: Snapshot, now: float) -> Pace:
         """Return the pace at `now`, in seconds of a monotonic clock."""
         if self._last is None or self._last[1].phase != snapshot.phase:
             self._last, self._pace, self._seconds = (now, snapshot), Pace(), 0.0
+            self._progressed = now
             return self._pace
         before, last = self._last
+        if (snapshot.done, snapshot.bytes) != (last.done, last.bytes):
+            self._progressed = now
         seconds = now - before
         if seconds < 1e-6:
             return self._pace
@@ -86,11 +95,15 @@ class Meter:
 
         done = smooth(self._pace.done, snapshot.done - last.done)
         left = None if snapshot.total is None else max(snapshot.total - snapshot.done, 0)
+        idle = now - self._progressed
+        # The moving average of a job that stands still gives an absurd time.
+        stands = bool(left) and idle >= _IDLE_SECONDS
         self._pace = Pace(
             done=done,
             records=smooth(self._pace.records, snapshot.records - last.records),
             bytes=smooth(self._pace.bytes, snapshot.bytes - last.bytes),
-            left=left / done if left is not None and done > 0 else None,
+            left=left / done if left is not None and done > 0 and not stands else None,
+            idle=idle if stands else 0.0,
         )
         return self._pace
 
@@ -190,6 +203,16 @@ class Watcher:
             self._logged = now
             print(line(snapshot, pace), file=self._stream, flush=True)
 
+    def say(self, message: str) -> None:
+        """Show a line above the progress; nothing if `quiet`."""
+        if self._quiet:
+            return
+        with contextlib.suppress(OSError):
+            if self._live is not None:
+                self._live.console.print(message, markup=False, highlight=False, soft_wrap=True)
+            else:
+                print(message, file=self._stream, flush=True)
+
     def _run(self) -> None:
         while not self._stop.wait(self._poll_seconds):
             self.tick()
@@ -204,6 +227,9 @@ def _count(snapshot: Snapshot, *, short: bool = False) -> str:
 def _figures(snapshot: Snapshot, pace: Pace, *, short: bool = False) -> dict[str, str]:
     """Return the figures that follow the count, by their names in `_OPTIONAL_FIGURES`."""
     parts = {}
+    if pace.idle:
+        parts["left"] = f"no progress for {duration(pace.idle)}"
+        pace = Pace()
     if snapshot.total is None and not pace.records and pace.done:
         parts["speed"] = f"{_rate(pace.done)} {snapshot.unit}/s"
     if pace.records:

@@ -93,6 +93,7 @@ def make_flink_job(
         whole_jar=config.flink_whole_jar,
         detach=config.detach,
         stall_seconds=config.stall_timeout,
+        retries=config.retries,
         imports=imports,
         beam=tuple(beam_options),
     )

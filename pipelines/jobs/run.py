@@ -56,6 +56,11 @@ def run(
     on_flink = None if config.runner == "direct" else _on_flink(config, job, beam_options, prog)
     progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
 
+    watcher = Watcher(progress.poll, quiet=config.quiet)
+
+    def notice(message: str) -> None:
+        watcher.say(f"{prog}: {printable(message)}")
+
     def activity() -> Snapshot | None:
         with contextlib.suppress(RunError):  # the job reads damaged files itself, and reports them
             return progress.poll()
@@ -69,19 +74,21 @@ def run(
             print(f"{prog}: note: {note}", file=sys.stderr)
         with _recorded(job, on_flink) as record:
             on_flink.run(
-                road.build, activity=activity, is_working=progress.is_writing, on_submit=record
+                road.build,
+                activity=activity,
+                is_working=progress.is_writing,
+                on_submit=record,
+                notice=notice,
             )
 
     def follow(running: lock.ClusterJob) -> None:
         assert on_flink is not None, "only a run on its cluster follows a job"
-        print(
-            f"{prog}: following the Flink job {running.job}, which an earlier run has started",
-            file=sys.stderr,
-        )
+        notice(f"following the Flink job {running.job}, which an earlier run has started")
         with _recorded(job, on_flink):
-            on_flink.follow(running.job, activity=activity, is_working=progress.is_writing)
+            on_flink.follow(
+                running.job, activity=activity, is_working=progress.is_writing, notice=notice
+            )
 
-    watcher = Watcher(progress.poll, quiet=config.quiet)
     with exit_on_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(
             run_pipeline,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 import time
 import uuid
@@ -21,18 +20,22 @@ import apache_beam as beam
 from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import option_name
 from recordmill.runners import beam_patches
-from recordmill.runners.failures import parse_failure
 from recordmill.runners.flink import resource_detector
 from recordmill.runners.flink.embedded import EmbeddedFlink, find_java
 from recordmill.runners.flink.environments import add_secret, choose_environment, serve_environment
 from recordmill.runners.flink.jar import (
     ENTRY_CLASS,
     find_job_server_jar,
-    find_left_out,
     has_files,
     library_name,
     missing_library,
     write_job_jar,
+)
+from recordmill.runners.flink.job_errors import (
+    LostJobError,
+    check_end,
+    job_error,
+    left_out_error,
 )
 from recordmill.runners.flink.options import FlinkOptions
 from recordmill.runners.flink.pipeline_proto import beam_options_of, pipeline_proto
@@ -43,6 +46,7 @@ from recordmill.runners.flink.rest import (
     NoSuchJobError,
     RejectedError,
 )
+from recordmill.runners.flink.standstill import StandstillWatch
 from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import peers, versions
 from recordmill.runners.workers.pool import WorkerPool
@@ -54,7 +58,12 @@ _POLL_FRACTION = 0.01  # of the time since the start: a short job ends soon afte
 # Interval of full status requests, which are made only while the staging folder shows no progress:
 # the JobManager then collects the metrics of all tasks.
 _STATUS_SECONDS = 3.0
+_NO_RESTARTS = (
+    "the cluster restarts no tasks, so the job fails if it loses a worker or a TaskManager: set"
+    " restart-strategy.type: fixed-delay in its configuration (see docs/flink.md)"
+)
 _DUPLICATE = "already been submitted"  # in Flink's answer to a second job of the same id
+_UNKNOWN_SECONDS = 10.0  # time for which a cluster may not know a job that it has accepted
 _UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up
 
 
@@ -75,6 +84,10 @@ class FlinkJob:
                 f"{option_name('detach')} needs a cluster that keeps running after this command:"
                 f" {option_name('flink_master')}"
             )
+        if options.retries and (options.detach or self._cluster is None):
+            reason = option_name("flink_master") if self._cluster is None else option_name("detach")
+            without = "without" if self._cluster is None else "with"
+            raise ConfigError(f"{option_name('retries')} has no effect {without} {reason}")
         self.id = uuid.uuid4().hex
         self._environment = choose_environment(
             options.environment,
@@ -88,11 +101,11 @@ class FlinkJob:
                 options.worker_secret_file, option=option_name("worker_secret_file")
             )
         assert options.version is not None, "Beam has a default"
-        version, slots = options.version, workers
+        version, slots, self._managers = options.version, workers, 1
         if self._cluster is not None:
             try:
                 version = self._cluster.version()
-                free, slots, _ = self._cluster.free_slots()
+                free, slots, self._managers = self._cluster.free_slots()
             except ClusterError as error:
                 raise ConfigError(str(error)) from error
             slots = free or slots or 1
@@ -185,6 +198,7 @@ class FlinkJob:
         activity: Callable[[], object] = lambda: None,
         is_working: Callable[[], bool] = lambda: False,
         on_submit: Callable[[bool], None] = lambda accepted: None,
+        notice: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
@@ -192,18 +206,18 @@ class FlinkJob:
           reports itself. is_working: returns whether the job certainly cannot end yet.
         on_submit: called with False before the job is submitted to a cluster, under the id that it
           has then, and with True when the cluster has accepted it.
+        notice: called with a message when the job stands still or restarts.
 
         Raises:
           RunError: the job failed, was cancelled by someone else, or stalled.
         """
         beam_patches.apply_patches()
         if self._submitted:  # a job that this one has followed
-            self.id, self._submitted, self._accepted = uuid.uuid4().hex, False, False
-            self._status = None
+            self._forget_job()
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
-                self._run(build, activity, is_working, on_submit, log)
+                self._run(build, activity, is_working, on_submit, notice, log)
         finally:
             self._clean_up()
 
@@ -213,6 +227,7 @@ class FlinkJob:
         *,
         activity: Callable[[], object] = lambda: None,
         is_working: Callable[[], bool] = lambda: False,
+        notice: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Follow a job of an earlier command to its end, as `run` does, instead of starting one.
 
@@ -221,7 +236,7 @@ class FlinkJob:
         """
         assert self._cluster is not None, "an embedded Flink ends with its command"
         self.id, self._submitted, self._accepted = job, True, True
-        self._follow(self._cluster, activity, is_working)
+        self._follow(self._cluster, activity, is_working, notice)
 
     def cancel(self) -> None:
         """Cancel the job; for a signal handler that ends this process right afterwards."""
@@ -253,6 +268,7 @@ class FlinkJob:
         activity: Callable[[], object],
         is_working: Callable[[], bool],
         on_submit: Callable[[bool], None],
+        notice: Callable[[str], None],
         log: IO[bytes],
     ) -> None:
         assert self._folder is not None
@@ -291,15 +307,31 @@ class FlinkJob:
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
                 self._embedded.start(jar, job_server=self._jar)
-                self._follow(self._embedded.cluster, activity, is_working)
+                self._follow(self._embedded.cluster, activity, is_working, notice)
                 return
-            self._submit(self._cluster, jar, on_submit)
-            if not options.detach:
-                self._follow(self._cluster, activity, is_working)
+            with contextlib.suppress(ClusterError):
+                if not self._cluster.restarts_tasks():
+                    notice(_NO_RESTARTS)
+            for retry in range(1, options.retries + 2):
+                self._submit(self._cluster, jar, on_submit)
+                if options.detach:
+                    return
+                try:
+                    self._follow(self._cluster, activity, is_working, notice)
+                    return
+                except LostJobError as error:
+                    if retry > options.retries:
+                        raise
+                    notice(f"{error.cause}; submitting it again ({retry} of {options.retries})")
+                    self._forget_job()
+
+    def _forget_job(self) -> None:
+        """Prepare for another job."""
+        self.id, self._submitted, self._accepted = uuid.uuid4().hex, False, False
+        self._status = None
 
     def _submit(self, cluster: Cluster, jar: str, on_submit: Callable[[bool], None]) -> None:
         uploaded = cluster.upload(jar)
-        os.unlink(jar)
         on_submit(False)
         self._submitted = True
         try:
@@ -314,7 +346,7 @@ class FlinkJob:
             on_submit(True)
             self._status = cluster.status(self.id)
         except ClusterError as error:
-            left_out = _left_out_error(str(error), has_library=self._has_library)
+            left_out = left_out_error(str(error), has_library=self._has_library)
             if left_out is None:
                 raise
             raise left_out from error
@@ -324,10 +356,20 @@ class FlinkJob:
                 cluster.delete_jar(uploaded)
 
     def _follow(
-        self, cluster: Cluster, activity: Callable[[], object], is_working: Callable[[], bool]
+        self,
+        cluster: Cluster,
+        activity: Callable[[], object],
+        is_working: Callable[[], bool],
+        notice: Callable[[str], None],
     ) -> None:
-        last_activity: object = None
-        last_change = last_answer = start = time.monotonic()
+        start = time.monotonic()
+        watch = StandstillWatch(
+            cluster,
+            managers=self._managers,
+            stall_seconds=self._options.stall_seconds,
+            notice=notice,
+            now=start,
+        )
         while True:
             time.sleep(_poll_seconds(time.monotonic() - start, is_working=is_working()))
             if self._embedded is not None and self._embedded.exit_code() is not None:
@@ -335,24 +377,29 @@ class FlinkJob:
                 return
             now = time.monotonic()
             try:
-                self._update_status(cluster, idle_seconds=now - last_change)
-                last_answer = now
-            except ClusterError:
+                self._update_status(cluster, idle_seconds=watch.idle_seconds(now))
+            except ClusterError as error:
                 # An embedded Flink answers late and ends early; its exit code is reliable.
-                if self._embedded is None and now - last_answer > _UNREACHABLE_SECONDS:
-                    raise
+                if self._embedded is None:
+                    watch.unanswered(error, now)
+                    self._check_unanswered(error, watch.unanswered_seconds(now))
                 continue
             status = self._status
             if status is None:
                 continue
             if status.ended and self._embedded is None:
-                _check_end(cluster, status, has_library=self._has_library)
+                check_end(cluster, status, has_library=self._has_library)
                 return
-            current = (status.activity, activity())
-            if current != last_activity:
-                last_activity, last_change = current, now
-            elif now - last_change > self._options.stall_seconds:
-                self._fail_stalled(cluster, status)
+            if watch.answered(status, activity(), now):
+                self._fail_stalled(cluster, watch.reason(status))
+            if watch.repeated is not None and self._embedded is None:
+                with contextlib.suppress(RunError):
+                    cluster.cancel(self.id)
+                raise job_error(
+                    watch.repeated,
+                    source=f"the Flink job {self.id}",
+                    has_library=self._has_library,
+                )
 
     def _update_status(self, cluster: Cluster, *, idle_seconds: float) -> None:
         """Update the state of the job, and its details after a while without activity."""
@@ -370,18 +417,34 @@ class FlinkJob:
 
     def _check_embedded_exit(self, embedded: EmbeddedFlink) -> None:
         if embedded.exit_code() != 0:
-            raise _job_error(embedded.log(), source="the log of Flink")
+            raise job_error(embedded.log(), source="the log of Flink")
 
-    def _fail_stalled(self, cluster: Cluster, status: JobStatus) -> None:
+    def _check_unanswered(self, error: ClusterError, seconds: float) -> None:
+        """Raise RunError if the cluster has not answered for too long."""
+        if isinstance(error, NoSuchJobError) and seconds > _UNKNOWN_SECONDS:
+            raise LostJobError(
+                f"{error} any more: its JobManager was restarted without high availability, and has"
+                " lost its jobs"
+            )
+        if seconds > _UNREACHABLE_SECONDS:
+            raise RunError(
+                f"the Flink job {self.id} is not followed any more, and may still run: {error}. Run"
+                " the same command again to follow or to continue it"
+            )
+
+    def _fail_stalled(self, cluster: Cluster, reason: str) -> None:
         """Cancel a stalled job and raise RunError with the likely reason."""
-        reason = cluster.stall_reason(status)
+        stalled = f"the Flink job {self.id} made no progress for {self._options.stall_seconds:g} s"
         if self._embedded is None:
-            with contextlib.suppress(ClusterError):
+            try:
                 cluster.cancel(self.id)
-        raise RunError(
-            f"the Flink job {self.id} made no progress for {self._options.stall_seconds:g} s and"
-            f" was cancelled: {reason}. Run the same command again to continue;"
-            f" {option_name('stall_timeout')} sets the limit"
+            except NoSuchJobError:
+                pass
+            except RunError as error:
+                raise RunError(f"{stalled}, and was not cancelled: {error}. {reason}") from error
+        raise LostJobError(
+            f"{stalled} and was cancelled: {reason}",
+            f"; {option_name('stall_timeout')} sets the limit",
         )
 
     def _clean_up(self) -> None:
@@ -394,53 +457,3 @@ class FlinkJob:
 def _poll_seconds(elapsed: float, *, is_working: bool) -> float:
     first = _WORKING_POLL_SECONDS if is_working else _FIRST_POLL_SECONDS
     return min(_POLL_SECONDS, max(first, _POLL_FRACTION * elapsed))
-
-
-def _check_end(cluster: Cluster, status: JobStatus, *, has_library: bool) -> None:
-    """Raise RunError unless the job has finished successfully."""
-    if status.state == "FINISHED":
-        return
-    if status.state == "CANCELED":
-        raise RunError(
-            f"the Flink job {status.id} was cancelled; run the same command again to continue"
-        )
-    raise _job_error(
-        cluster.failure(status.id), source=f"the Flink job {status.id}", has_library=has_library
-    )
-
-
-def _job_error(text: str, *, source: str, has_library: bool = False) -> RunError | ConfigError:
-    left_out = _left_out_error(text, has_library=has_library)
-    if left_out is not None:
-        return left_out
-    failure = parse_failure(text)
-    if failure is None:
-        lines = [line for line in text.splitlines() if line.strip()]
-        last = lines[-1].strip() if lines else "no output"
-        return RunError(f"{source} ends with: {last}; run the same command again to continue")
-    if failure.kind == f"{ConfigError.__module__}.{ConfigError.__qualname__}":
-        return ConfigError(failure.message)
-    if failure.kind.startswith("recordmill."):  # our own errors have messages for users
-        return RunError(failure.message)
-    if failure.traceback:
-        # A bug: show Python's traceback without the Java stack trace around it.
-        print(failure.traceback, file=sys.stderr)
-        return RunError(str(failure))
-    return RunError(f"{failure}; run the same command again to continue")
-
-
-def _left_out_error(text: str, *, has_library: bool) -> RunError | None:
-    name = find_left_out(text, has_library=has_library)
-    if name is None:
-        return None
-    if has_library:
-        return RunError(
-            f"the job needs the class {name} of Beam's job server, and not every TaskManager has"
-            " it: copy the jar of recordmill flink-library from the lib folder of the JobManager to"
-            f" that of every TaskManager and restart them, or add {option_name('flink_whole_jar')};"
-            " then run the same command again to continue"
-        )
-    return RunError(
-        f"the job needs the class {name} of Beam's job server, which was left out of the job's jar:"
-        f" add {option_name('flink_whole_jar')} and run the same command again to continue"
-    )

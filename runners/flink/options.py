@@ -35,6 +35,7 @@ class FlinkOptions:
     parallelism: None uses all free slots.
     whole_jar: copy all but Flink's own classes from the job server into the job's jar.
     stall_seconds: time without any progress after which the job is cancelled.
+    retries: how often a job is submitted again that the cluster has lost, or that has stalled.
     imports: modules that workers started on this machine import in advance.
     version: of the embedded Flink.
     beam: Beam's own options, as flags.
@@ -55,7 +56,8 @@ class FlinkOptions:
     job_server_sha256: str | None = None
     whole_jar: bool = False
     detach: bool = False
-    stall_seconds: float = 900.0
+    stall_seconds: float = 420.0
+    retries: int = 0
     imports: Sequence[str] = ()
     version: str | None = None
     beam: Sequence[str] = ()

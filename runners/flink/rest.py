@@ -46,7 +46,8 @@ class JobStatus:
     """State of a job at one moment.
 
     state: Flink's name of it. vertices: number of tasks per state. activity: opaque value that
-    changes whenever the job makes progress. seconds: time since its start.
+    changes whenever the job makes progress. seconds: time since its start. now: time of the
+    cluster's clock, in seconds.
     """
 
     id: str
@@ -55,10 +56,19 @@ class JobStatus:
     vertices: Mapping[str, int]
     activity: tuple[Any, ...]
     seconds: float
+    now: float = 0.0
 
     @property
     def ended(self) -> bool:
         return self.state in TERMINAL
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskManager:
+    """A TaskManager. silent: seconds since its last heartbeat."""
+
+    host: str
+    silent: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +137,17 @@ class Cluster:
         found = self._call("GET", "/v1/overview")
         return found["slots-available"], found["slots-total"], found["taskmanagers"]
 
+    def task_managers(self, *, now: float) -> list[TaskManager]:
+        """Return the TaskManagers. now: time of the cluster's clock (`JobStatus.now`)."""
+        found = self._call("GET", "/v1/taskmanagers")["taskmanagers"]
+        return [
+            TaskManager(
+                host=(re.findall(r"@([^/]+):", str(one["path"])) or [str(one["path"])])[0],
+                silent=max(now - int(one["timeSinceLastHeartbeat"]) / 1000, 0),
+            )
+            for one in found
+        ]
+
     def class_path(self) -> frozenset[str] | None:
         """Return the names of the jars in the class path of the JobManager; None if unknown."""
         try:
@@ -144,6 +165,13 @@ class Cluster:
     def run_jar(self, jar: str, entry: str, job: str) -> None:
         """Start the job of an uploaded jar under the id `job` (32 hexadecimal digits)."""
         self._call("POST", f"/v1/jars/{jar}/run", body={"entryClass": entry, "jobId": job})
+
+    def restarts_tasks(self) -> bool:
+        """Return whether the cluster restarts tasks that have failed, in batch jobs too."""
+        found = self._call("GET", "/v1/jobmanager/config")
+        settings = {str(one["key"]): str(one["value"]) for one in found}
+        strategy = settings.get("restart-strategy.type") or settings.get("restart-strategy", "none")
+        return strategy not in ("none", "off", "disable")
 
     def delete_jar(self, jar: str) -> None:
         self._call("DELETE", f"/v1/jars/{jar}")
@@ -167,7 +195,15 @@ class Cluster:
         if now in _CLEAN_END:
             state, counts = now, {now: sum(counts.values())}
         activity = [state, *sorted(counts.items())]
-        activity += [sorted(vertex["metrics"].items()) for vertex in found["vertices"]]
+        # The other metrics are times, which also grow while a task stands still.
+        activity += [
+            [
+                (name, value)
+                for name, value in sorted(vertex["metrics"].items())
+                if "-time" not in name
+            ]
+            for vertex in found["vertices"]
+        ]
         return JobStatus(
             id=str(found["jid"]),
             name=str(found["name"]),
@@ -175,6 +211,7 @@ class Cluster:
             vertices=counts,
             activity=tuple(map(str, activity)),
             seconds=int(found["duration"]) / 1000,
+            now=int(found.get("now", 0)) / 1000,
         )
 
     def with_current_state(self, status: JobStatus) -> JobStatus:
@@ -187,6 +224,12 @@ class Cluster:
     def jobs(self) -> list[str]:
         """Return the ids of all jobs that the cluster knows."""
         return [str(job["jid"]) for job in self._call("GET", "/v1/jobs/overview")["jobs"]]
+
+    def failures(self, job: str) -> list[str]:
+        """Return the stack traces of the failures after which tasks of a job were restarted."""
+        found = self._of_job("GET", job, "/exceptions")
+        entries = found.get("exceptionHistory", {}).get("entries", ())
+        return [str(entry["stacktrace"]) for entry in entries]
 
     def failure(self, job: str) -> str:
         """Return the stack traces of all failures of a job, or '' if there were none."""
@@ -204,23 +247,6 @@ class Cluster:
         text = self.failure(job)
         failure = parse_failure(text)
         return "" if not text else str(failure) if failure else text.splitlines()[0]
-
-    def stall_reason(self, status: JobStatus) -> str:
-        """Return the likely reason why a job makes no progress."""
-        try:
-            free, total, managers = self.free_slots()
-            failure = parse_failure(self.failure(status.id))
-        except ClusterError as error:
-            return str(error)
-        if not free and not status.vertices.get("RUNNING"):
-            return (
-                f"it waits for slots, and none of the {total} slots of {managers} TaskManagers is"
-                " free; start more TaskManagers or lower --parallelism"
-            )
-        if failure is not None:
-            return f"its last failure was {failure}"
-        counts = ", ".join(f"{n} {state.lower()}" for state, n in status.vertices.items())
-        return f"its tasks are {counts}; a worker hangs, or a TaskManager has run out of memory"
 
     def is_running(self, job: str) -> bool:
         """Return whether the cluster still works on a job.

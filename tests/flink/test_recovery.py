@@ -16,7 +16,6 @@ from tests.flink.jobs import (
     kill_workers,
     replace_taskmanager,
     run_program,
-    state_of_last,
 )
 
 FORGOTTEN = "org/apache/beam/runners/fnexecution/control/DefaultJobBundleFactory"
@@ -42,12 +41,15 @@ def frail(empty: FlinkCluster) -> FlinkCluster:
 @pytest.mark.long
 def test_a_job_that_stalls_is_cancelled_with_its_cause(empty, tmp_path):
     assert not empty.taskmanagers, "this test comes before those that start one"
-    options = ("--stall-timeout", "5", "--parallelism", "2")
+    options = ("--stall-timeout", "5", "--retries", "1", "--parallelism", "2")
     result = Job(tmp_path / "out").on(empty, "loopback", *options).run()
     assert result.code == 1
     assert "made no progress for 5 s and was cancelled" in result.last
-    assert "it waits for slots, and none of the 0 slots of 0 TaskManagers is free" in result.last
-    assert state_of_last(empty) == "CANCELED"
+    assert "0 of 0 slots free, 0 TaskManagers: start a TaskManager; run the same" in result.last
+    assert "was cancelled: Flink reports the job as running" in result.err
+    assert "start a TaskManager; submitting it again (1 of 1)\n" in result.err
+    assert [empty.cluster.state(job) for job in empty.cluster.jobs()] == ["CANCELED"] * 2
+    assert not list((tmp_path / "out").glob(".recordmill/*.json"))
 
 
 @pytest.mark.long

@@ -108,10 +108,6 @@ def test_a_job_whose_workers_were_killed_with_the_command_starts_again(flink, lo
     expect_the_same(job, out, long)
 
 
-def _opened(path: str) -> str:
-    return pathlib.Path(path).read_text()
-
-
 def test_a_second_job_of_the_same_id_is_not_started(flink, tmp_path):
     """As where a submission is still in progress when its command is killed."""
     fifo = tmp_path / "fifo"
@@ -123,11 +119,13 @@ def test_a_second_job_of_the_same_id_is_not_started(flink, tmp_path):
     assert not jobs[1].is_running(jobs[0].id, accepted=False)
     assert jobs[1].id == jobs[0].id
     accepted = []
+
+    def build(pipeline: beam.Pipeline) -> None:
+        pipeline | beam.Create([str(fifo)]) | beam.Map(lambda at: pathlib.Path(at).read_text())
+
     for job in jobs:
-        job.run(
-            lambda pipeline: pipeline | beam.Create([str(fifo)]) | beam.Map(_opened),
-            on_submit=accepted.append,
-        )
+        job.run(build, on_submit=accepted.append)
+    assert flink.cluster.restarts_tasks()
     assert accepted == [False, True, False, True]
     assert flink.cluster.jobs().count(jobs[0].id) == 1
     assert not jobs[0].has_ended

@@ -93,9 +93,9 @@ def test_what_shapes_bytes() -> None:
         "max_drift", "learned_from",  # its content counts, not its path
         "report", "verify", "reuse", "reuse_required", "no_reuse", "fingerprint",
         "flink_master", "environment", "environment_config", "parallelism", "job_name", "detach",
-        "stall_timeout", "flink_job_server_jar", "flink_job_server_sha256", "fail_on", "json",
+        "stall_timeout", "retries", "flink_job_server_jar", "flink_job_server_sha256", "json",
         "flink_token_file", "flink_ca_file", "worker_secret_file", "flink_whole_jar",
-        "exclude_keys",
+        "exclude_keys", "fail_on",
         "exclude_like", "label_map", "split_files",  # their content counts, not their path
         "card",  # it shapes files beside the shards, which are replaced if it changes
     }  # fmt: skip

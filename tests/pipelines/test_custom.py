@@ -91,6 +91,8 @@ def never(pipeline: beam.Pipeline) -> None:
         ),
         ({"runner": "flink", "parallelism": 0}, "parallelism: expected 1 or more, got 0"),
         ({"runner": "flink", "stall_timeout": None}, "stall_timeout: expected a whole number, got"),
+        ({"runner": "flink", "retries": -1}, "retries: expected 0 or more, got -1"),
+        ({"runner": "flink", "retries": 1}, "retries has no effect without flink_master"),
         ({"runner": "flink", "detach": "yes"}, "detach: expected True or False, got 'yes'"),
         ({"runner": "flink", "job_name": 3}, "job_name: expected text, got 3"),
         (

@@ -3,7 +3,8 @@
 import pytest
 
 from recordmill.errors import ConfigError, RunError
-from recordmill.runners.flink.job import _job_error, _poll_seconds
+from recordmill.runners.flink.job import _poll_seconds
+from recordmill.runners.flink.job_errors import job_error
 from recordmill.runners.flink.rest import Cluster, JobStatus
 
 
@@ -43,7 +44,7 @@ def test_details_are_requested_for_a_failure_alone(state, monkeypatch):
 
 @pytest.mark.parametrize("kind", [ConfigError, RunError])
 def test_errors_of_workers_keep_their_exit_code(kind):
-    error = _job_error(
+    error = job_error(
         "java.lang.RuntimeException: Error received from SDK harness for instruction 3: Traceback"
         f' (most recent call last):\n  File "step.py", line 1, in step\n{kind.__module__}.'
         f"{kind.__qualname__}: expected a key [while running 'Stage']\n\n\tat java",

@@ -55,6 +55,32 @@ def test_the_pace_restarts_with_a_new_phase() -> None:
     assert meter.update(Snapshot(phase="publishing", done=1, total=3), 4).left == 4
 
 
+def test_a_job_that_stands_still_has_no_time_left() -> None:
+    meter = Meter()
+    for second in range(20):
+        meter.update(writing(1000 * second), second)
+    lines = {}
+    for second in range(19, 1000):
+        snapshot = writing(19_000)
+        lines[second - 19] = line(snapshot, meter.update(snapshot, second))
+    assert lines[29].endswith(" s left, 0 rejects")
+    assert lines[30] == "writing 19,000/20,000 records, no progress for 30 s, 0 rejects"
+    assert lines[980] == "writing 19,000/20,000 records, no progress for 16 min 20 s, 0 rejects"
+    goes_on = meter.update(writing(19_500), 1000)
+    assert goes_on.idle == 0
+    assert goes_on.left is not None
+    end = writing(20_000)
+    meter.update(end, 1001)
+    assert meter.update(end, 1100).left == 0
+
+
+def test_a_message_is_a_line_of_its_own() -> None:
+    for quiet, stream in ((False, io.StringIO()), (True, io.StringIO()), (False, Terminal())):
+        with Watcher(lambda: None, quiet=quiet, stream=stream) as watcher:
+            watcher.say("recordmill: [it] waits")
+        assert ("recordmill: [it] waits\n" in stream.getvalue()) == (not quiet)
+
+
 @given(st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 10**9)), max_size=20))
 def test_the_pace_is_never_negative_or_above_the_fastest_step(steps: list[tuple[int, int]]) -> None:
     # Counts may decrease, when a shard is written a second time.

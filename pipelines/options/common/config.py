@@ -286,6 +286,7 @@ class CommonConfig(
         self._check_resources()
         expect_whole("--shard-size", self.shard_size, least=1)
         expect_whole("--stall-timeout", self.stall_timeout, least=1)
+        expect_whole("--retries", self.retries, least=0)
         if self.parallelism is not None:
             expect_whole("--parallelism", self.parallelism, least=1)
         expect_fraction("--max-reject-fraction", self.max_reject_fraction)

@@ -69,9 +69,15 @@ class FlinkConfig:
         " recordmill status.",
     )
     stall_timeout: int = option(
-        900,
+        420,
         metavar="SECONDS",
         help="Cancel the job if it makes no progress for this long.",
+    )
+    retries: int = option(
+        0,
+        metavar="N",
+        help="Submit a job again, up to N times, after --stall-timeout or if the cluster has lost"
+        " it.",
     )
     flink_job_server_jar: str | None = option(
         None,
