@@ -140,7 +140,7 @@ def test_annotated_images_of_coco(tmp_path):
     ("names", "inputs"),
     [
         (("seg_train/a/1", "seg_test/a/2"), ("seg_train", "seg_test")),
-        (("trainA/a/1", "testA/a/2", "trainB/a/3"), ("trainA", "testA", "trainB")),
+        (("trainA/a/1", "testA/a/2", "trainB/a/3"), ("trainA", "trainB", "testA")),
         (("train_data/a/1", "test_data/a/2"), ("train_data", "test_data")),
     ],
 )
@@ -153,10 +153,12 @@ def test_folders_that_may_be_splits(command, names, inputs, tmp_path, capsys):
     argv = (*argv, "--output", tmp_path / "out")
     assert run(command, *argv, "--input", tmp_path / "in") == 2
     said = " ".join(capsys.readouterr().err.split())
+    advised = []
     for name in inputs:
-        split = {"train": "train", "val20": "validation"}.get(pathlib.Path(name).name[:5], "test")
-        split = "train" if "train" in name else split
-        assert f"--input '{split}={tmp_path / 'in' / name}/**'" in said
+        split = "train" if "train" in name else "test"
+        advised += ["--input", f"{split}={tmp_path / 'in' / name}"]
+    assert " ".join(advised) in said
+    assert run(command, *argv, *advised, "--dry-run") == 0
     assert run(command, *argv, "--input", tmp_path / "in", "--split-from", "none") == 0
 
 
