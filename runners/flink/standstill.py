@@ -138,8 +138,8 @@ class StandstillWatch:
         if failure:
             return f"{state}; the last failure was: {failure}"
         return (
-            f"{state}; a worker hangs or waits for the store, or a TaskManager has run out of"
-            " memory: see the logs of the TaskManagers and of the worker pools"
+            f"{state}; its tasks may be in a long step, else a worker hangs or waits for the store,"
+            " or a TaskManager has run out of memory: see the logs of TaskManagers and worker pools"
         )
 
     def _explain_restart(self, status: JobStatus) -> None:

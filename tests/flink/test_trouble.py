@@ -52,6 +52,7 @@ def test_a_stopped_command_cancels_its_job(flink, long, tmp_path):
     assert state_of_last(flink) == "CANCELED"
     expect_nothing_left(flink)
     assert not (out / "dataset.json").exists()
+    assert not list((out / ".recordmill").glob("*.json")), "neither a lock nor a job"
     before = finished(out)
     assert before >= 2
     again = Job(out, *LONG).on(flink, "loopback")

@@ -111,7 +111,7 @@ def test_progress_starts_the_time_again(answers):
         (
             {"silent": {"a": 1.0, "b": 1.0}},
             {"RUNNING": 2},
-            "2 TaskManagers; a worker hangs or waits for the store, or a TaskManager has run out",
+            "2 TaskManagers; its tasks may be in a long step, else a worker hangs or waits for the",
         ),
     ],
 )
