@@ -122,6 +122,16 @@ def test_labels_beside_images_need_no_splits(tmp_path):
     }
 
 
+def test_exports_of_roboflow_in_darknet_are_read(tmp_path):
+    files = {f"{split}/{n}.png": "" for n, split in enumerate(("train", "valid"))}
+    files |= {f"{split}/_darknet.labels": "cat\ndog\n" for split in ("train", "valid")}
+    files |= {"train/0.txt": line(0, 10, 6, 30, 24), "valid/1.txt": line(1, 20, 6, 40, 30)}
+    root = put(tmp_path / "in", files)
+    boxes, splits = found(make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE))
+    assert boxes == {"train/0.png": _BOXES["0"], "valid/1.png": _BOXES["1"]}
+    assert splits == {"train/0.png": "train", "valid/1.png": "validation"}
+
+
 def test_exports_of_cvat_in_yolo_are_read(tmp_path):
     files = {
         "obj.names": "cat\ndog\n",
@@ -400,6 +410,60 @@ def test_numbers_of_coco_may_be_text(tmp_path):
         "a.json: the numbers of 1 annotation are written as text, such as those of a.json:"
         " annotations[0]: they were read as numbers"
     )
+
+
+def _csv(split, *rows, header="filename,width,height,class,xmin,ymin,xmax,ymax\n"):
+    return {f"{split}/_annotations.csv": header + "".join(f"{row}\n" for row in rows)}
+
+
+CSV_PER_SPLIT = {
+    "README.roboflow.txt": "",
+    **{f"{split}/{n}.png": "" for split in ("train", "valid") for n in "01"},
+    **_csv("train", "0.png,100,60,cat,10,6,30,24", "1.png,100,60,dog,1,1,3,3"),
+    **_csv("valid", "0.png,100,60,dog,20,6,40,30", "1.png,100,60,cat,3,3,5,5"),
+}
+
+
+@pytest.mark.parametrize("given", ["", "train/_annotations.csv,{0}/valid/_annotations.csv"])
+def test_tables_of_boxes_speak_of_the_images_beside_them(given, tmp_path):
+    root = put(tmp_path / "in", {**CSV_PER_SPLIT, "classes.csv": "id,name\n0,cat\n"})
+    annotations = f"{root}/{given.format(root)}"
+    made = make(tmp_path / "out", "--input", root, "--annotations", annotations, *_WHOLE)
+    boxes, splits = found(made)
+    assert boxes == _OF_SPLITS
+    assert splits["train/0.png"] == "train"
+    assert splits["valid/0.png"] == "validation"
+    assert not made.rejects
+
+
+def test_tables_of_splits_without_a_header_are_read(tmp_path):
+    files = {f"{split}/0.png": "" for split in ("train", "test")}
+    files |= _csv("train", "0.png,10,6,30,24,cat", ",1,1,2,2,cat", header="")
+    files |= _csv("test", "0.png,20,6,40,30,dog", ",1,1,2,2,dog", header="")
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--max-reject-fraction", 1, *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {
+        "train/0.png": [("cat", (10, 6, 30, 24))],
+        "test/0.png": [("dog", (20, 6, 40, 30))],
+    }
+    assert details(made) == {
+        f"{split}/_annotations.csv#2": "row 2: names no image" for split in ("train", "test")
+    }
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert "there is no header line: columns are read as image, xmin, ymin" in note
+
+
+def test_tables_of_splits_in_one_folder_speak_of_the_images_of_their_split(tmp_path):
+    files = {"train/0.png": "", "val/0.png": "", "boxes/readme.txt": ""}
+    files["boxes/train.csv"] = "file,label,x1,y1,x2,y2\n0.png,cat,10,6,30,24\n"
+    files["boxes/val.csv"] = "file,label,x1,y1,x2,y2\n0.png,dog,20,6,40,30\n"
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root / "boxes", *_WHOLE)
+    assert found(make(tmp_path / "out", *given))[0] == {
+        "train/0.png": [("cat", (10, 6, 30, 24))],
+        "val/0.png": [("dog", (20, 6, 40, 30))],
+    }
 
 
 def test_files_of_coco_without_boxes_in_a_folder_are_not_read(tmp_path):
@@ -883,11 +947,12 @@ def test_tables_of_boxes_may_lack_a_header(text, tmp_path):
         (ROBOFLOW, "(YOLO): --annotations {0} reads them"),
         (ULTRALYTICS, "(YOLO): --annotations {0} reads them"),
         (PER_SPLIT, "(COCO): --annotations {0} reads them"),
+        (CSV_PER_SPLIT, "train/_annotations.csv: --annotations {0} reads boxes or captions from"),
         (LABELME, "(LabelMe): --annotations {0}/photos reads them"),
         (DOTA, "(DOTA): --annotations {0} reads them"),
         (CVAT, "(CVAT): --annotations {0}/annotations.xml reads them"),
     ],
-    ids=["roboflow", "ultralytics", "coco", "labelme", "dota", "cvat"],
+    ids=["roboflow", "ultralytics", "coco", "csv", "labelme", "dota", "cvat"],
 )
 def test_a_note_names_the_option_that_reads_a_layout(files, advice, tmp_path):
     root = put(tmp_path / "in", files)

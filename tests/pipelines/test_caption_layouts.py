@@ -62,6 +62,39 @@ def test_a_row_for_each_caption(photos, tmp_path, table):
         assert "image/class/text" not in next(iter(made.examples().values()))
 
 
+@pytest.mark.parametrize("name", ["captions.txt", "captions.csv"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"{name}, {text}" for name, _, text in PAIRS],
+        [f"Images/{name}\t{quoted(text)}" for name, _, text in PAIRS],
+    ],
+    ids=["commas", "tabs"],
+)
+def test_tables_of_captions_may_lack_a_header(photos, tmp_path, name, lines):
+    path = tmp_path / name
+    path.write_text("\n".join([*lines, ""]))
+    made = make(tmp_path / "out", "--input", photos, "--annotations", path, *SPLIT)
+    assert captions_of(made) == CAPTIONS
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert note.endswith("there is no header line: lines are read as image, caption")
+
+
+def test_metadata_wins_over_texts_in_its_folder(photos, tmp_path):
+    (photos / "texts").mkdir()
+    (photos / "texts" / "0.txt").write_text("A house")
+    rows = [{"file_name": name, "text": text} for name, _, text in PAIRS]
+    for name, content in (
+        ("metadata.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows)),
+        ("metadata.csv", "\n".join(["file_name,text", *(f"{n},{quoted(t)}" for n, _, t in PAIRS)])),
+    ):
+        path = photos / name
+        path.write_text(content)
+        made = make(tmp_path / name, "--input", photos, "--annotations", photos, *SPLIT)
+        assert captions_of(made) == CAPTIONS
+        path.unlink()
+
+
 def test_several_tables_and_the_first_caption(photos, tmp_path):
     (tmp_path / "a.txt").write_text("0.jpg#0\tone\n1.jpg#0\ttwo\n")
     (tmp_path / "b.txt").write_text("2.jpg#0\tthree\n0.jpg#1\tfour\n")
@@ -95,8 +128,9 @@ def test_rows_and_images_that_lack_something_are_rejected(photos, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "0.jpg A dog\n", "expected lines such as 1.jpg#0, a tab and a caption, or a"
-         " header with the columns image and caption, got '0.jpg A dog' in line 1 of {path}"),
+        ("a.txt", "0.jpg A dog\n", "expected lines such as 1.jpg#0, a tab and a caption, or"
+         " 1.jpg, a comma and a caption, or a header with the columns image and caption, got '0.jpg"
+         " A dog' in line 1 of {path}"),
         ("a.txt", "\udcff\udcfe0\0", "{path} is not UTF-8, at line 1"),
         ("a.csv", "image,caption\n0.jpg,\n", "has no row with a caption: line 2: no caption of"),
         ("a.csv", 'image,caption\n0.jpg,"A dog\n', "has no row with a caption: line 2: not CSV"),
@@ -138,6 +172,10 @@ BAD_LINES = {  # {file: (lines, {number of a bad row: (its line, part of the rej
             5: (7, "not UTF-8"),
             6: (8, "not CSV: "),
         },
+    ),
+    "headerless.csv": (
+        ["0.jpg, A dog", "A bird", "1.jpg,", '1.jpg,"A #2 cat"', "2.jpg, A b\udce9b"],
+        {2: (2, "expected IMAGE,CAPTION, got 'A bird'"), 3: (3, "no caption"), 5: (5, "not UTF-8")},
     ),
     "d.jsonl": (
         [

@@ -139,7 +139,9 @@ def test_drawn_masks_are_skipped(tmp_path, masks):
     argv = ("--input", folder, "--masks", folder / masks, "--splits", "train=1", *OPTIONS)
     made = make(tmp_path / "out", *argv)
     assert expect_own_masks(made, {"train": "train"}) == 3
-    assert made.manifest.ledger.filtered.inputs["visualization"] == 2
+    filtered = made.manifest.ledger.filtered.inputs
+    assert filtered["visualization"] == 2
+    assert filtered["extension"] == 2  # class_names.txt and a list in ImageSets/Segmentation
     job = json.loads((made.folder / "job.json").read_text())
     assert job["interpretation"]["data"].endswith(f"3 files, masks in {folder / masks}")
 

@@ -61,7 +61,7 @@ _FOLDERS = (
     ("JPEGImages", "labels"),
     ("JPEGImages", "Annotations"),
 )
-_LISTS = (".txt", ".names", ".yaml", ".yml")
+_LISTS = (".txt", ".names", ".labels", ".yaml", ".yml")
 # Elements of an object of VOC that are read, or that do not describe the object.
 _KNOWN = frozenset(
     (
@@ -310,12 +310,12 @@ def distinct_folders(files: Sequence[Location]) -> list[str]:
     return ["/".join(one[-least:]) for one in folders]
 
 
-def files_of(place: Location, end: str) -> list[Location]:
+def files_of(place: Location, *ends: str) -> list[Location]:
     """Return a file, or the files below a folder.
 
     Args:
       place: The file or folder.
-      end: End of the names of the files in a folder, in lower case.
+      ends: Ends of the names of the files in a folder, in lower case.
 
     Raises:
       ConfigError: A folder has none.
@@ -325,11 +325,12 @@ def files_of(place: Location, end: str) -> list[Location]:
     found = [
         Location.parse(item.path)
         for item in walk(place, skipped_among_media, depth=1)
-        if isinstance(item, File) and item.key.lower().endswith(end)
+        if isinstance(item, File) and item.key.lower().endswith(ends)
     ]
     if not found:
+        shown = " or ".join(ends)
         raise ConfigError(
-            f"{option_name('annotations')}: found no {end} file in {place}: check the path"
+            f"{option_name('annotations')}: found no {shown} file in {place}: check the path"
         )
     return found
 

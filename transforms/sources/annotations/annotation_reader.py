@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from recordmill.errors import ConfigError
@@ -17,12 +17,12 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     open_voc,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
-from recordmill.transforms.sources.annotations.box_tables import read_boxes
+from recordmill.transforms.sources.annotations.box_tables import box_files, holds_boxes, read_boxes
 from recordmill.transforms.sources.annotations.captions import holds_captions, read_captions
 from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
 from recordmill.transforms.sources.annotations.cvat import is_cvat, read_cvat
 from recordmill.transforms.sources.annotations.dota import is_dota, open_dota
-from recordmill.transforms.sources.annotations.hub_metadata import NAME, read_metadata
+from recordmill.transforms.sources.annotations.hub_metadata import METADATA, NAME, read_metadata
 from recordmill.transforms.sources.annotations.labelme import (
     labelme_content,
     open_labelme,
@@ -38,7 +38,7 @@ AnnotationFormat = Literal[
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _WORD = 64  # bytes at the beginning of a text
 _FEW_TEXTS = 5  # files that are opened to find whether they are captions
-_LOOKED_AT = 100  # JSON files of a folder that are opened to find its format
+_LOOKED_AT = 100  # JSON and CSV files of a folder that are opened to find its format
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
     "jsonl": "hub",
@@ -54,8 +54,8 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
 class Annotations:
     """Location and format of annotations; calling it opens them.
 
-    places: files of COCO or the hub, or folders of them; or one file of CSV or CVAT; or one folder
-      of files of another format.
+    places: files of COCO, CSV or the hub, or folders of them; or one file of CVAT; or one folder of
+      files of another format.
     segmentation: whether to keep segmentations.
     units: of the corners in a CSV file. decimal: decimal separator of such a file.
     classes: of YOLO, in the order of their numbers, if no file in the folder names them.
@@ -198,7 +198,8 @@ def _open_hub(given: Annotations) -> AnnotationReader:
 
 def _open_csv(given: Annotations) -> AnnotationReader:
     fractions = given.units == "fractions"
-    return read_boxes(given.places[0], fractions=fractions, decimal=given.decimal)
+    files = [one for place in given.places for one in box_files(place, decimal=given.decimal)]
+    return read_boxes(files, fractions=fractions, decimal=given.decimal)
 
 
 def _open_captions(given: Annotations) -> AnnotationReader:
@@ -214,7 +215,7 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "dota": _Traits(_open_dota, in_folder=True, polygons=True),
     "cvat": _Traits(_open_cvat, in_folder=None, polygons=True),
     "hub": _Traits(_open_hub, in_folder=None, several=True),
-    "csv": _Traits(_open_csv, in_folder=False),
+    "csv": _Traits(_open_csv, in_folder=None, several=True),
     "captions": _Traits(_open_captions, in_folder=None, several=True),
 }
 
@@ -222,54 +223,110 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
 def guess_format(place: Location) -> AnnotationFormat:
     """Return the format of annotations, by the extension of a file, or of the files in a folder.
 
-    A folder without .xml and .txt files may hold files of COCO, LabelMe or the Hugging Face hub.
-    LabelMe's files without any shape are read for their flags.
+    A folder without .xml and .txt files of annotations may hold files of COCO, LabelMe, the Hugging
+    Face hub or CSV. LabelMe's files without any shape are read for their flags.
 
     Raises:
       ConfigError: no extension is that of annotations, or the folder holds two formats.
     """
     if not place.is_dir():
         found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
-        if found is not None:
-            may_be = found in ("csv", "hub")
-            return "captions" if may_be and holds_captions(place) else found
+        may_be = found in ("csv", "hub")
+        found = "captions" if may_be and holds_captions(place) else found
     else:
+        files = _FolderFiles.of(place)
+        found = files.format_per_image(place)
+        if found is None or (found == "yolo" and files.are_prose):
+            found = files.format_of_all() or found
+        if found == "yolo" and files.are_prose:
+            raise ConfigError(
+                f"{option_name('annotations', place)}: .txt files such as {files.texts[0]} hold no"
+                f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
+                f" reads them beside the images of {option_name('input')}"
+            )
+    if found is None:
+        raise ConfigError(
+            f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
+            " file, or a folder of such files; name the format with"
+            f" {option_name('annotation_format')}"
+        )
+    return found
+
+
+class _FolderFiles(NamedTuple):
+    """Files in a folder that may hold annotations.
+
+    Attributes:
+      counts: Number of files with the annotations of an image, by format.
+      xml: The first XML file of them.
+      texts: The first .txt files of them.
+      documents: JSON files.
+      tables: CSV files.
+      metadata: The first file of metadata of the hub.
+    """
+
+    counts: Counter[AnnotationFormat]
+    xml: Location | None
+    texts: Sequence[Location]
+    documents: Sequence[Location]
+    tables: Sequence[Location]
+    metadata: Location | None
+
+    @classmethod
+    def of(cls, folder: Location) -> _FolderFiles:
+        """List a folder."""
         counts: Counter[AnnotationFormat] = Counter()
-        documents: list[Location] = []
-        first_xml: Location | None = None
-        texts: list[Location] = []
+        by_end: dict[str, list[Location]] = {"xml": [], "txt": [], "json": [], "csv": []}
         metadata: Location | None = None
-        for finding in walk(place, skipped_among_media, depth=1):
-            if isinstance(finding, File):
-                by_name = format_by_name(finding.key.rpartition("/")[2])
-                counts.update([] if by_name is None else [by_name])
-                is_json = finding.key.lower().endswith(".json")
-                if by_name == "voc" and first_xml is None:
-                    first_xml = Location.parse(finding.path)
-                if by_name == "yolo" and len(texts) < _FEW_TEXTS:
-                    texts.append(Location.parse(finding.path))
-                if metadata is None and finding.key.rpartition("/")[2] == NAME:
-                    metadata = Location.parse(finding.path)
-                documents += [Location.parse(finding.path)] if is_json else []
-        if counts:
-            (most, count), *others = counts.most_common()
-            if others and others[0][1] > count * _OTHERS:
-                raise ConfigError(
-                    f"{option_name('annotations', place)}: the folder holds {counts['voc']} .xml"
-                    f" and {counts['yolo']} .txt files: name the format with"
-                    f" {option_name('annotation_format')}, voc or yolo"
-                )
-            if most == "yolo" and any(map(is_dota, texts)):
-                return "dota"
-            if most == "yolo" and all(map(_is_prose, texts)):
-                raise ConfigError(
-                    f"{option_name('annotations', place)}: .txt files such as {texts[0]} hold no"
-                    f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
-                    f" reads them beside the images of {option_name('input')}"
-                )
-            return "cvat" if most == "voc" and first_xml and is_cvat(first_xml) else most
+        for finding in walk(folder, skipped_among_media, depth=1):
+            if not isinstance(finding, File):
+                continue
+            name = finding.key.rpartition("/")[2]
+            by_name = format_by_name(name)
+            counts.update([] if by_name is None else [by_name])
+            if metadata is None and name in METADATA:
+                metadata = Location.parse(finding.path)
+            end = name.rpartition(".")[2].lower()
+            is_other = by_name is None and end in ("xml", "txt")
+            if end in by_end and len(by_end[end]) < _LOOKED_AT and not is_other:
+                by_end[end].append(Location.parse(finding.path))
+        return cls(
+            counts=counts,
+            xml=next(iter(by_end["xml"]), None),
+            texts=by_end["txt"][:_FEW_TEXTS],
+            documents=by_end["json"],
+            tables=by_end["csv"],
+            metadata=metadata,
+        )
+
+    @property
+    def are_prose(self) -> bool:
+        """True if the texts are not of YOLO."""
+        return all(map(_is_prose, self.texts))
+
+    def format_per_image(self, folder: Location) -> AnnotationFormat | None:
+        """Return the format of the files with the annotations of an image; None without any.
+
+        Raises:
+          ConfigError: They have two formats.
+        """
+        if not self.counts:
+            return None
+        (most, count), *others = self.counts.most_common()
+        if others and others[0][1] > count * _OTHERS:
+            raise ConfigError(
+                f"{option_name('annotations', folder)}: the folder holds {self.counts['voc']} .xml"
+                f" and {self.counts['yolo']} .txt files: name the format with"
+                f" {option_name('annotation_format')}, voc or yolo"
+            )
+        if most == "yolo":
+            return "dota" if any(map(is_dota, self.texts)) else most
+        return "cvat" if self.xml is not None and is_cvat(self.xml) else most
+
+    def format_of_all(self) -> AnnotationFormat | None:
+        """Return the format of the files with the annotations of many images, or of LabelMe."""
         flagged = []
-        for document in documents[:_LOOKED_AT]:
+        for document in self.documents:
             if is_coco(document):
                 return "coco"
             content = labelme_content(document)
@@ -278,13 +335,11 @@ def guess_format(place: Location) -> AnnotationFormat:
             flagged += [] if content is None else [content == "flags"]
         if flagged:
             return "flags" if any(flagged) else "labelme"
-        if metadata is not None:
-            return "captions" if holds_captions(metadata) else "hub"
-    raise ConfigError(
-        f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
-        " file, or a folder of .json, .jsonl, .xml or .txt files; name the format with"
-        f" {option_name('annotation_format')}"
-    )
+        if self.metadata is not None and holds_captions(self.metadata):
+            return "captions"
+        if self.metadata is not None and self.metadata.name == NAME:
+            return "hub"
+        return "csv" if any(map(holds_boxes, self.tables)) else None
 
 
 def _is_prose(file: Location) -> bool:

@@ -1,4 +1,4 @@
-"""Annotations in a CSV file with a box per row: image, class and corners, found by column name."""
+"""Annotations in CSV files with a box per row: image, class and corners, found by column name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from recordmill.option_files import DELIMITERS
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import (
-    OBJECTS,
-    SIDES,
     SIDES_FIELD,
+    Corners,
     ObjectCollector,
     count_unread,
     objects_field,
@@ -26,12 +25,18 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.model.label_spelling import LabelSpelling
 from recordmill.transforms.sources.annotations.annotation_files import (
+    files_of,
     fractions_message,
     is_out_of_range,
     parse_numbers,
     parse_sides,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.named_images import (
+    NamedImages,
+    NamingFile,
+    naming_files,
+)
 from recordmill.transforms.sources.row_formats.values.value_parsing import decimal_hint
 
 # Usual names of the columns, in lower case, the most usual first.
@@ -62,76 +67,135 @@ _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _WANTED = ("image", "class", *_CORNERS)
 
 
-def read_boxes(file: Location, *, fractions: bool = False, decimal: str = ".") -> AnnotationTable:
-    """Read a CSV file of boxes. Commas, semicolons or tabs separate its columns.
+def box_files(place: Location, *, decimal: str = ".") -> list[Location]:
+    """Return a file, or the CSV files of boxes in a folder and those below it.
+
+    Raises:
+      ConfigError: There are none.
+    """
+    found = files_of(place, ".csv")
+    if place.is_dir() and not (found := [file for file in found if holds_boxes(file, decimal)]):
+        raise ConfigError(
+            f"{option_name('annotations')}: found no CSV file of boxes in {place}: check the path"
+        )
+    return found
+
+
+def holds_boxes(file: Location, decimal: str = ".") -> bool:
+    """Return whether the first line of a table has the columns of boxes."""
+    with file.open_input() as data:
+        first = data.read(_LONGEST_HEADER).decode("utf-8-sig", "replace").partition("\n")[0]
+    return _delimiter_of(first, decimal) is not None
+
+
+def read_boxes(
+    files: Sequence[Location], *, fractions: bool = False, decimal: str = "."
+) -> AnnotationTable:
+    """Read and merge CSV files of boxes. Commas, semicolons or tabs separate their columns.
 
     fractions: whether corners are fractions of width and height instead of pixels. decimal: the
     decimal separator.
 
     Raises:
-      ConfigError: the file is not such a CSV, or all corners in pixels are at most 1.
+      ConfigError: a file is not such a CSV, or all corners in pixels are at most 1.
     """
-    objects = ObjectCollector()
-    images: dict[str, int] = {}
-    sides: list[tuple[int, int] | None] = []
-    faults: dict[int, str] = {}
-    rejects: list[Reject] = []
-    by_stem = False
-    unread = LeftUnread()
-    notes: list[str] = []
-    for number, row, others in _rows(file, notes, decimal):
-        name = row["image"]
-        if not name:
-            why = f"row {number}: names no image"
-            rejects.append(Reject(f"{file.name}#{number}", "read", Reason.BAD_VALUE, why))
-            continue
-        by_stem = by_stem or row["by_stem"] != ""
-        at = images.setdefault(name, len(images))
-        if at == len(sides):
-            sides.append(parse_sides(row["width"], row["height"]))
-        written = [row[corner] for corner in _CORNERS]
-        given = written if decimal == "." else [text.replace(decimal, ".") for text in written]
-        if not row["class"] and not any(given):
-            continue  # an image without boxes
-        try:
-            what = f"row {number}: four {'fractions' if fractions else 'numbers'}"
-            left, top, right, bottom = parse_numbers(given, what)
-            if fractions and is_out_of_range((left, top, right, bottom)):
-                raise ValueError(fractions_message(what, given))
-            if right < left or bottom < top:
-                raise ValueError(
-                    f"row {number}: the box has a maximum below its minimum: {', '.join(given)}"
-                )
-            if not row["class"] or len(row["class"].splitlines()) > 1:
-                raise ValueError(f"row {number}: expected a class of one line")
-        except ValueError as error:
-            hint = next(filter(None, map(decimal_hint, given)), "")
-            faults.setdefault(at, f"{file.name}: {error}{hint}")
-            continue
-        objects.add(at, (left, top, right, bottom), row["class"])
-        if others:
-            count_unread(unread, others, such_as=f"one of {name}")
-    if not images:
-        raise ConfigError(f"{option_name('annotations')}: {file} has no row that names an image")
-    if not fractions and objects.corners and not is_out_of_range(objects.corners):
-        raise ConfigError(
-            f"{option_name('annotations')}: {file} has no corner above 1, so corners are probably"
-            f" fractions: pass {option_name('box_units', 'fractions')}"
+    reader = _BoxTables(fractions=fractions, decimal=decimal)
+    for file in naming_files(files, reader.names_in):
+        reader.read(file)
+    return reader.result(files)
+
+
+class _BoxTables:
+    """Accumulates the rows of all files."""
+
+    def __init__(self, *, fractions: bool, decimal: str) -> None:
+        self._fractions, self._decimal = fractions, decimal
+        self._objects = ObjectCollector()
+        self._images = NamedImages()
+        self._sides: list[tuple[int, int] | None] = []
+        self._faults: dict[int, str] = {}
+        self._rejects: list[Reject] = []
+        self._by_stem = False
+        self._unread = LeftUnread()
+        self._notes: list[str] = []
+
+    def names_in(self, file: Location) -> Iterator[str]:
+        """Yield the names of images in a file."""
+        return (row["image"] for _, row, _ in _rows(file, [], self._decimal))
+
+    def read(self, file: NamingFile) -> None:
+        """Read a file. Raises ConfigError if it is not a CSV of boxes."""
+        named = False
+        for number, row, others in _rows(file.place, self._notes, self._decimal):
+            if not row["image"]:
+                why = f"row {number}: names no image"
+                reject = Reject(f"{file.shown}#{number}", "read", Reason.BAD_VALUE, why)
+                self._rejects.append(reject)
+                continue
+            named = True
+            self._by_stem = self._by_stem or row["by_stem"] != ""
+            at = self._images.index(row["image"], file, f"{file.place}: row {number}")
+            if at == len(self._sides):
+                self._sides.append(parse_sides(row["width"], row["height"]))
+            if not row["class"] and not any(row[corner] for corner in _CORNERS):
+                continue  # an image without boxes
+            try:
+                corners = self._corners(row, number)
+            except ValueError as error:
+                hint = next(filter(None, map(decimal_hint, self._given(row))), "")
+                self._faults.setdefault(at, f"{file.shown}: {error}{hint}")
+                continue
+            self._objects.add(at, corners, row["class"])
+            if others:
+                count_unread(self._unread, others, such_as=f"one of {row['image']}")
+        if not named:
+            raise ConfigError(
+                f"{option_name('annotations')}: {file.place} has no row that names an image"
+            )
+
+    def _given(self, row: Mapping[str, str]) -> list[str]:
+        """Return the corners in a row, with decimal points."""
+        return [row[corner].replace(self._decimal, ".") for corner in _CORNERS]
+
+    def _corners(self, row: Mapping[str, str], number: int) -> Corners:
+        """Return the corners of a box. Raises ValueError."""
+        given = self._given(row)
+        what = f"row {number}: four {'fractions' if self._fractions else 'numbers'}"
+        left, top, right, bottom = parse_numbers(given, what)
+        if self._fractions and is_out_of_range((left, top, right, bottom)):
+            raise ValueError(fractions_message(what, given))
+        if right < left or bottom < top:
+            raise ValueError(
+                f"row {number}: the box has a maximum below its minimum: {', '.join(given)}"
+            )
+        if not row["class"] or len(row["class"].splitlines()) > 1:
+            raise ValueError(f"row {number}: expected a class of one line")
+        return left, top, right, bottom
+
+    def result(self, files: Sequence[Location]) -> AnnotationTable:
+        """Return the annotations of all files. Raises ConfigError for units that do not fit."""
+        objects = self._objects
+        if not self._fractions and objects.corners and not is_out_of_range(objects.corners):
+            where, *more = map(str, files)
+            has = f"{', '.join([where, *more])} {'have' if more else 'has'}"
+            raise ConfigError(
+                f"{option_name('annotations')}: {has} no corner above 1, so corners are probably"
+                f" fractions: pass {option_name('box_units', 'fractions')}"
+            )
+        renames = LabelSpelling().add(pa.array(objects.classes, pa.string())).renames()
+        objects.classes[:] = [renames.get(name) or name for name in objects.classes]
+        columns = [sides_array(self._sides), objects.column(len(self._images.names))]
+        return AnnotationTable(
+            names=self._images.names,
+            table=pa.record_batch(columns, schema=pa.schema([SIDES_FIELD, objects_field()])),
+            faults=self._faults,
+            classes=tuple(class_order(set(objects.classes))),
+            rejects=self._rejects,
+            notes=[*dict.fromkeys(self._notes), *self._unread.notes()],
+            by_stem=self._by_stem,
+            splits=self._images.splits,
+            shared=self._images.shared,
         )
-    renames = LabelSpelling().add(pa.array(objects.classes, pa.string())).renames()
-    objects.classes[:] = [renames.get(name) or name for name in objects.classes]
-    columns = {SIDES: sides_array(sides), OBJECTS: objects.column(len(images))}
-    return AnnotationTable(
-        names=list(images),
-        table=pa.record_batch(
-            list(columns.values()), schema=pa.schema([SIDES_FIELD, objects_field()])
-        ),
-        faults=faults,
-        classes=tuple(class_order(set(objects.classes))),
-        rejects=rejects,
-        notes=[*notes, *unread.notes()],
-        by_stem=by_stem,
-    )
 
 
 def _rows(
@@ -145,9 +209,8 @@ def _rows(
         line = 0
         try:
             first = text.readline(_LONGEST_HEADER)
-            reader = csv.reader(
-                itertools.chain([first], text), delimiter=_delimiter_of(first, decimal), strict=True
-            )
+            delimiter = _delimiter_of(first, decimal) or ","
+            reader = csv.reader(itertools.chain([first], text), delimiter=delimiter, strict=True)
             cells = [cell.strip() for cell in next(reader, [])]
             header = [name.lower() for name in cells]
             at = _places(header)
@@ -213,12 +276,12 @@ def _places(header: Sequence[str]) -> dict[str, int | None]:
     }
 
 
-def _delimiter_of(first: str, decimal: str) -> str:
-    """Return the delimiter with which the first line has the columns of boxes, else a comma."""
+def _delimiter_of(first: str, decimal: str) -> str | None:
+    """Return the delimiter with which the first line has the columns of boxes, None without."""
     for one in DELIMITERS:
         cells = [cell.strip() for cell in next(csv.reader([first], delimiter=one), [])]
         places = _places([cell.lower() for cell in cells])
         named = all(places[meant] is not None for meant in _WANTED)
         if named or _order_of(cells, decimal) is not None:
             return one
-    return ","
+    return None

@@ -15,8 +15,8 @@ import functools
 import io
 import itertools
 import json
-import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -36,12 +36,13 @@ from recordmill.transforms.model.annotations import (
     grouped,
     strings,
 )
-from recordmill.transforms.sources.annotations.annotation_files import distinct_folders, files_of
+from recordmill.transforms.sources.annotations.annotation_files import files_of
 from recordmill.transforms.sources.annotations.annotation_table import (
     AnnotationReader,
     AnnotationTable,
 )
-from recordmill.transforms.sources.annotations.hub_metadata import NAME
+from recordmill.transforms.sources.annotations.hub_metadata import METADATA
+from recordmill.transforms.sources.annotations.named_images import NamedImages, naming_files
 from recordmill.transforms.sources.archives.label_files import field_of
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import is_utf8
@@ -54,6 +55,12 @@ _TOKEN = re.compile(r"(?:([^\t]*)#\d+ *\t|(\S*)#\d+ +)(.*)", re.DOTALL)
 _IMAGES = ("image", "filename", "file_name", "image_name", "path", "file", "image_path", "image_id")
 _CAPTIONS = ("caption", "captions", "comment", "text", "sentence", "description")
 _DELIMITERS = (",", "\t", ";", "|")
+_HEADERLESS = "image, caption"  # in messages
+# A line without a header above it: an image, a delimiter and a caption.
+_NAMED = re.compile(
+    r"([^,\t;|]*\.(?:jpe?g|png|gif|bmp|webp|tiff?))\s*([,\t;|])(.*)", re.I | re.DOTALL
+)
+_NUMBER = re.compile(r"[\d.+-]+")  # in the next cells: then they are the sides or corners of a box
 _JSON = ".jsonl"
 _LONGEST = 1 << 20  # characters of a line, and bytes of a file
 _FIRST_LINES = 10  # lines that show the format of a table
@@ -95,42 +102,63 @@ def holds_captions(file: Location) -> bool:
         rows = [(line, row) for line in head if (row := _of_json(line)) is not None]
         boxes = any("objects" in json.loads(line) for line, _ in rows)
         return not boxes and any(captions for _, (_, captions) in rows)
-    return any(map(_TOKEN.fullmatch, head)) or _columns_of(head[0]) is not None
+    is_table = _columns_of(head[0]) is not None or _headerless_delimiter(head) is not None
+    return is_table or any(map(_TOKEN.fullmatch, head))
+
+
+def _headerless_delimiter(lines: Iterable[str]) -> str | None:
+    """Return the delimiter of lines with an image and a caption each, without a header line.
+
+    Returns:
+      None if most of the first lines have another form, or no text of several words.
+    """
+    texts = [text for line in lines if (text := line.strip())]
+    found = [one for one in map(_NAMED.fullmatch, texts) if one is not None]
+    delimiter, count = Counter(one[2] for one in found).most_common(1)[0] if found else ("", 0)
+    has_words = any(" " in one[3].strip() for one in found)
+    cells = (one[3].split(delimiter)[:2] for one in found if one[2] == delimiter)
+    has_numbers = any(all(_NUMBER.fullmatch(cell.strip()) for cell in pair) for pair in cells)
+    return delimiter if count * 2 > len(texts) and has_words and not has_numbers else None
 
 
 def read_captions(places: Sequence[Location]) -> AnnotationTable:
     """Read tables of captions.
 
     Args:
-      places: Files, or folders with files `metadata.jsonl`.
+      places: Files, or folders with files `metadata.jsonl` or `metadata.csv`.
 
     Raises:
       ConfigError: A file has another format, or has no caption.
     """
-    files = [one for place in places for one in files_of(place, NAME)]
-    images: dict[str, int] = {}
+    files = [one for place in places for one in files_of(place, *METADATA)]
+    images = NamedImages()
     texts: list[str] = []
     of: list[int] = []
     rejects: list[Reject] = []
-    for file, folder in zip(files, distinct_folders(files), strict=True):
-        for row in _rows(file, folder):
+    notes: dict[str, None] = {}
+    for file in naming_files(files, lambda file: (row.image for row in _rows(file, {}))):
+        for row in _rows(file.place, notes):
             if row.problem is not None:
                 detail = f"line {row.line}: {row.problem}"
-                key = f"{file.name}#{row.number}"
+                key = f"{file.shown}#{row.number}"
                 rejects.append(Reject(key, "read", Reason.BAD_VALUE, detail))
                 continue
-            of.append(images.setdefault(row.image, len(images)))
+            of.append(images.index(row.image, file, f"{file.place}: line {row.line}"))
             texts.append(row.caption)
-    if not images:
+    names = images.names
+    if not names:
         named = ", ".join(map(str, files))
         such = f": {rejects[0].detail}" if rejects else ""
         raise ConfigError(f"{option_name('annotations')}: {named} has no row with a caption{such}")
-    column = grouped(strings(texts), np.array(of, np.int64), len(images))
+    column = grouped(strings(texts), np.array(of, np.int64), len(names))
     return AnnotationTable(
-        names=list(images),
+        names=names,
         table=_with_sides(column),
         rejects=rejects,
-        by_stem=not any("." in name.rpartition("/")[2] for name in images),
+        notes=[*notes],
+        by_stem=not any("." in name.rpartition("/")[2] for name in names),
+        splits=images.splits,
+        shared=images.shared,
     )
 
 
@@ -138,12 +166,10 @@ def _with_sides(captions: pa.Array) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(len(captions), SIDES_FIELD.type), captions], schema=_SCHEMA)
 
 
-def _rows(file: Location, folder: str) -> Iterator[_Row]:
+def _rows(file: Location, notes: dict[str, None]) -> Iterator[_Row]:
     """Yield the rows of a table.
 
-    Args:
-      file: The table.
-      folder: Folder of the images, if files are in several.
+    notes: gets a note if there is no header line.
 
     Raises:
       ConfigError: It has another format.
@@ -153,7 +179,7 @@ def _rows(file: Location, folder: str) -> Iterator[_Row]:
         io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="") as text,
     ):
         if file.name.lower().endswith(_JSON):
-            yield from _json_rows(text, folder)
+            yield from _json_rows(text)
             return
         first = [*itertools.islice(iter(lambda: text.readline(_LONGEST), ""), _FIRST_LINES)]
         lines = itertools.chain(first, text)
@@ -165,13 +191,17 @@ def _rows(file: Location, folder: str) -> Iterator[_Row]:
         if any(_TOKEN.fullmatch(line.rstrip(_ENDS)) for line in first):
             yield from _token_rows(lines)
             return
+        if (delimiter := _headerless_delimiter(first)) is not None:
+            notes[f"there is no header line: lines are read as {_HEADERLESS}"] = None
+            yield from _headerless_rows(lines, delimiter)
+            return
         start = first[0] if first else ""
         if not is_utf8(start):
             raise ConfigError(f"{option_name('annotations')}: {file} is not UTF-8, at line 1")
         raise ConfigError(
             f"{option_name('annotations')}: expected lines such as 1.jpg#0, a tab and a caption, or"
-            f" a header with the columns image and caption, got {start[:_SHOWN].strip()!r} in line"
-            f" 1 of {file}"
+            " 1.jpg, a comma and a caption, or a header with the columns image and caption, got"
+            f" {start[:_SHOWN].strip()!r} in line 1 of {file}"
         )
 
 
@@ -186,6 +216,22 @@ def _token_rows(lines: Iterable[str]) -> Iterator[_Row]:
             yield _Row(number, number, image.strip(), caption.strip())
         elif line.strip():
             fault = f"expected IMAGE#N, a tab and a caption, got {line[:_SHOWN].strip()!r}"
+            yield _Row(number, number, fault=fault)
+
+
+def _headerless_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
+    """Yield the rows of a table without a header. A caption may contain the delimiter."""
+    for number, line in enumerate(lines, 1):
+        found = _NAMED.fullmatch(line.strip())
+        if not is_utf8(line):
+            yield _Row(number, number, fault="not UTF-8")
+        elif found is not None and found[2] == delimiter:
+            caption = found[3].strip()
+            is_quoted = len(caption) > 1 and caption[0] == caption[-1] == '"'
+            caption = caption[1:-1].replace('""', '"').strip() if is_quoted else caption
+            yield _Row(number, number, found[1].strip(), caption)
+        elif line.strip():
+            fault = f"expected IMAGE{delimiter}CAPTION, got {line[:_SHOWN].strip()!r}"
             yield _Row(number, number, fault=fault)
 
 
@@ -232,8 +278,8 @@ def _table_rows(
         line += len(taken)
 
 
-def _json_rows(lines: Iterable[str], folder: str) -> Iterator[_Row]:
-    """Yield the rows of lines of JSON. folder: as for `_rows`."""
+def _json_rows(lines: Iterable[str]) -> Iterator[_Row]:
+    """Yield the rows of lines of JSON."""
     for number, line in enumerate(lines, 1):
         found = _of_json(line)
         if found is None and line.strip():
@@ -243,7 +289,7 @@ def _json_rows(lines: Iterable[str], folder: str) -> Iterator[_Row]:
         elif found is not None:
             image, captions = found
             for caption in captions or [""]:
-                yield _Row(number, number, posixpath.join(folder, image) if image else "", caption)
+                yield _Row(number, number, image, caption)
 
 
 def _of_json(line: str) -> tuple[str, Sequence[str]] | None:

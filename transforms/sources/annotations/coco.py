@@ -1,24 +1,21 @@
 """Annotations in COCO format: JSON files with images, annotations and categories.
 
 Source: https://cocodataset.org/#format-data. A box is [x, y, width, height] in pixels from the left
-and top edge. Several files, such as instances and captions, are merged. Files in several folders,
-such as those of splits, speak of the images beside them first.
+and top edge. Several files, such as instances and captions, are merged.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
-from recordmill.format.split_names import canonical_split
 from recordmill.notes import LeftUnread, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
@@ -45,7 +42,6 @@ from recordmill.transforms.model.annotations import (
     strings,
 )
 from recordmill.transforms.sources.annotations.annotation_files import (
-    distinct_folders,
     files_of,
     is_digits,
     is_out_of_range,
@@ -53,9 +49,13 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
+from recordmill.transforms.sources.annotations.named_images import (
+    NamedImages,
+    NamingFile,
+    naming_files,
+)
 from recordmill.transforms.sources.files.json_members import iter_members
 from recordmill.transforms.sources.folders.companions import COCO
-from recordmill.transforms.sources.folders.path_names import file_split
 
 # Fields of an annotation that are read, or that repeat other parts of the file.
 _KNOWN = frozenset(
@@ -67,7 +67,6 @@ _KNOWN = frozenset(
 _NUMBERS = ("bbox", "area", "iscrowd", "keypoints", "segmentation")  # which may be text
 _HEAD = 1 << 16  # bytes
 _SHOWN = 3  # categories in a note
-_FIRST = 1000  # images of a file that are looked for beside it
 _DIGITS = 18  # of an id that is a number
 _LARGEST = 2**62  # square pixels: image sides are below 2**31
 
@@ -83,30 +82,17 @@ def read_coco(
       ConfigError: a file is invalid; the message names the file and the entry.
     """
     parser = _CocoParser(segmentation=segmentation, image_ids=image_ids)
-    for file, folder in zip(files, distinct_folders(files), strict=True):
-        parser.read(file, folder)
+    for file in naming_files(files, _names_in):
+        parser.read(file)
     return parser.result()
 
 
-def _lie_beside(file: Location) -> bool:
-    """Return whether images of a file are in its folder, by the first names."""
-    there = {entry.name for entry in file.parent.list_dir()}
+def _names_in(file: Location) -> Iterator[Any]:
+    """Yield the names of images in a file."""
     with file.open_input() as data:
-        first = itertools.islice(iter_members(data, ("images",), where=str(file)), _FIRST)
-        names = (entry.get("file_name") for *_, entry in first if isinstance(entry, dict))
-        return any(isinstance(name, str) and name.partition("/")[0] in there for name in names)
-
-
-class _File(NamedTuple):
-    """A file. shown: its name in messages. beside: prefix of the names of its images.
-
-    split: by its name or that of its folder.
-    """
-
-    place: Location
-    shown: str
-    beside: str
-    split: str | None
+        for *_, entry in iter_members(data, ("images",), where=str(file)):
+            if isinstance(entry, dict):
+                yield entry.get("file_name")
 
 
 class _CocoParser:
@@ -117,11 +103,7 @@ class _CocoParser:
         self._segmented = False
         self._orphans_segmented = False  # annotations without an image have segmentations
         self._files: list[str] = []
-        self._images: dict[str, int] = {}
-        self._by_split: dict[str, dict[str, int]] = {}  # {name of several images: {split: image}}
-        self._shared = ""  # clause on the first such name
-        self._names: list[str] = []  # of the images
-        self._named_by: list[_File] = []  # the first file that names an image
+        self._images = NamedImages()
         self._unread = LeftUnread()
         self._image_ids = ImageIds() if image_ids else None
         self._sides: list[tuple[int, int] | None] = []
@@ -140,17 +122,11 @@ class _CocoParser:
         self._texts = 0  # annotations with numbers as text
         self._first_text = ""
 
-    def read(self, place: Location, folder: str) -> None:
-        """Read a file in two passes: first images and categories, then annotations.
-
-        folder: end of the path of its folder; empty if all files are in one.
-        """
+    def read(self, file: NamingFile) -> None:
+        """Read a file in two passes: first images and categories, then annotations."""
         ids: dict[Any, int] = {}
         counted = 0
-        beside = f"{folder}/" if folder and _lie_beside(place) else ""
-        split = file_split(place.name) or canonical_split(place.parent.name)
-        shown = f"{folder}/{place.name}" if folder else place.name
-        file = _File(place, shown, beside, split)
+        place, shown = file.place, file.shown
         self._own, self._points = {}, {}
         with place.open_input() as data:
             for name, number, entry in iter_members(
@@ -174,45 +150,24 @@ class _CocoParser:
             raise ConfigError(f"{place}: expected COCO's 'annotations', a list, got none")
 
     def _add_image(
-        self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: _File
+        self, entry: Mapping[str, Any], number: int | None, ids: dict[Any, int], file: NamingFile
     ) -> None:
         where = f"{file.place}: images[{number}]"
         name = entry.get("file_name") or _name_of_url(entry.get("coco_url"))
         if not _is_text(name) or not name:
             raise ConfigError(f"{where}: expected a 'file_name', got {name!r}")
         key = _needed_id(entry.get("id"), where)
-        name = file.beside + name
-        index = self._index(name, file, where)
+        index = self._images.index(name, file, where)
         if ids.setdefault(key, index) != index:
             raise ConfigError(f"{where}: the 'id' {key!r} is also the id of another image")
         if index == len(self._sides):
             self._sides.append(None)
-            self._names.append(name)
-            self._named_by.append(file)
         if self._image_ids is not None:
-            self._image_ids.add(index, name, key)
+            self._image_ids.add(index, self._images.names[index], key)
         sides = _sides(entry)
         if sides is not None and self._sides[index] not in (None, sides):
             self._faults[index] = f"{where}: two entries give different sizes of the image"
         self._sides[index] = self._sides[index] or sides
-
-    def _index(self, name: str, file: _File, where: str) -> int:
-        """Return the index of an image. Files of two splits name two images."""
-        new = len(self._names)
-        index = self._images.setdefault(name, new)
-        first = self._named_by[index] if index < new else file
-        if file.split is None and name in self._by_split:
-            raise ConfigError(
-                f"{where}: files of several splits name {name!r}, and the name of this file has no"
-                " split: put each file into the folder of its images, or rename it"
-            )
-        if None in (first.split, file.split) or first.split == file.split:
-            return index
-        self._shared = self._shared or (
-            f"{where}: {first.place} names {name!r}, too, as an image of another split"
-            f" ({first.split} and {file.split})"
-        )
-        return self._by_split.setdefault(name, {}).setdefault(str(file.split), new)
 
     def _add_category(self, entry: Mapping[str, Any], number: int | None, file: Location) -> None:
         where = f"{file}: categories[{number}]"
@@ -260,7 +215,7 @@ class _CocoParser:
                 fields = {name: entry[name] for name in entry.keys() - _KNOWN}
                 if _id(entry.get("category_id")) in self._points:
                     fields.pop("keypoints", None)
-                count_unread(self._unread, fields, such_as=f"one of {self._names[image]}")
+                count_unread(self._unread, fields, such_as=f"one of {self._images.names[image]}")
         except ValueError as error:
             self._faults.setdefault(image, f"{entry_name}: {error}")
 
@@ -309,7 +264,7 @@ class _CocoParser:
 
     def result(self) -> AnnotationTable:
         """Return the annotations of all files."""
-        count = len(self._names)
+        count = len(self._images.names)
         faults: dict[int, str] = {}
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
@@ -374,15 +329,15 @@ class _CocoParser:
             )
         named |= {name: [] for name in self._renumbered if name not in named}
         return AnnotationTable(
-            names=self._names,
+            names=self._images.names,
             table=pa.record_batch(list(columns.values()), schema=pa.schema(fields)),
             faults={**faults, **self._faults},
             classes=tuple(named),
             rejects=self._rejects,
             notes=[*notes, *self._unread.notes()],
             by_stem=False,
-            splits=[file.split for file in self._named_by] if self._shared else (),
-            shared=self._shared,
+            splits=self._images.splits,
+            shared=self._images.shared,
         )
 
 

@@ -39,6 +39,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 
 NAME = "metadata.jsonl"
+METADATA = (NAME, "metadata.csv")  # in CSV, there are no lists of boxes
 CATEGORIES = ("categories", "category", "labels", "label", "classes", "class")
 _KNOWN = frozenset(("bbox", "id", "area", *CATEGORIES))
 _CARD = "README.md"  # whose first lines are YAML between lines of dashes

@@ -46,6 +46,7 @@ _NAMES = (
     "obj.names",
     "labels.txt",
     "class_names.txt",
+    "_darknet.labels",
 )  # files of class names, one per line
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # of Ultralytics and Roboflow
 _HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)

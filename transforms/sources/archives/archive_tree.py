@@ -42,7 +42,13 @@ from recordmill.transforms.sources.archives.label_files import (
     with_labels,
 )
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
-from recordmill.transforms.sources.files.walks import File, SkippedPath, SkipRule, WalkItem
+from recordmill.transforms.sources.files.walks import (
+    File,
+    SkippedPath,
+    SkipRule,
+    WalkItem,
+    skip_reason,
+)
 
 _BLOCK = 1 << 12  # members written at a time
 _SIZE = struct.Struct("<Q")  # of a block; `marshal.load` reads each value from the file
@@ -253,7 +259,7 @@ class ArchiveTree:
 
     def _skipped(self, name: str) -> str | None:
         """Return why the outermost skipped part of a path is skipped, None if none is."""
-        return next(filter(None, map(self._skip, name.split("/"))), None)
+        return skip_reason(name, self._skip)
 
     def _key(self, archive: File, name: str) -> str:
         own = self._own_folders.get(archive.key)

@@ -22,6 +22,13 @@ _JOB = re.compile(rf"_temporary|_SUCCESS|_(committed|started)_.*|{DELTA_LOG}|.*\
 _CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d+_of_\d+)?\.arrow")  # results of datasets.map
 # Folders of images with their annotations drawn on them, as LabelMe's converters write them.
 _DRAWN = re.compile(r"(.*[a-z])?Visuali[sz]ations?")
+# Folders of Pascal VOC with lists of names, one for each task.
+_LISTS = re.compile(r"(.*/)?ImageSets/(Main|Layout|Action|Segmentation)")
+
+
+def holds_lists(key: str) -> bool:
+    """Return whether a folder has the path of a folder of lists, whatever its name alone means."""
+    return _LISTS.fullmatch(key) is not None
 
 
 def skipped_among_media(name: str) -> str | None:

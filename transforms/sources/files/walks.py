@@ -26,6 +26,7 @@ from recordmill.transforms.sources.files.file_stat import (
     stat_problem,
 )
 from recordmill.transforms.sources.files.path_rules import resolve_path
+from recordmill.transforms.sources.files.skipped_names import holds_lists
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -172,7 +173,7 @@ def _walk_local(top: str, leave_out: SkipRule, enter: Enter, counts: Counts) -> 
             continue
         key = prefix + name
         path = base + key
-        if reason := leave_out(name):
+        if (reason := leave_out(name)) and not holds_lists(key):
             yield SkippedPath(reason, _count_files(base, key, enter, counts))
             continue
         try:
@@ -230,7 +231,7 @@ def _walk_store(
             infos = sorted(_select(store, folder, recursive=level >= depth), key=_path)
         for info in infos:
             key = info.path[len(base) :].strip("/")
-            if reason := _skip_reason(key, leave_out):
+            if reason := skip_reason(key, leave_out):
                 if info.type == fs.FileType.File:
                     yield SkippedPath(reason, int(counts(key)))
                 elif level < depth and enter(key):  # otherwise its files are listed with it
@@ -255,6 +256,8 @@ def _path(info: Any) -> str:
     return str(info.path)
 
 
-def _skip_reason(key: str, leave_out: SkipRule) -> str | None:
+def skip_reason(key: str, leave_out: SkipRule) -> str | None:
     """Return why the outermost skipped part of a path is skipped, None if nothing is skipped."""
-    return next(filter(None, map(leave_out, key.split("/"))), None)
+    parts = key.split("/")
+    reasons = ((n, reason) for n, one in enumerate(parts, 1) if (reason := leave_out(one)))
+    return next((why for n, why in reasons if not holds_lists("/".join(parts[:n]))), None)

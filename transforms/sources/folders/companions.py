@@ -51,6 +51,7 @@ _MOST_OF = 0.9  # least fraction of images with a file of the same name in a fol
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _METADATA = "metadata.jsonl"  # of each folder, in image folders of the Hugging Face hub
 _ANNOTATED = ("objects", "caption", "captions", "text")  # columns of boxes and captions
+_CORNERS = frozenset(("xmin", "ymin", "xmax", "ymax"))  # columns of a box
 _OPENED = 8  # tables whose columns are read
 _COMMANDED = 4  # tables that a note names as inputs
 _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
@@ -240,7 +241,7 @@ class CompanionFinder:
             )
         first = tables[0]
         if "annotations" in self._kinds and first.annotates:
-            several = len(tables) > 1 and first.name == _METADATA
+            several = len(tables) > 1 and all(table.name == first.name for table in tables)
             place = str(self._inputs.paths[0].path) if several else first.path
             return f"--annotations {shlex.quote(place)} reads boxes or captions from it"
         divided = file_split(first.name) is not None  # such as train.csv beside test.csv
@@ -304,8 +305,9 @@ class _Table(NamedTuple):
 
     @property
     def annotates(self) -> bool:
-        """True if it has boxes or captions, but no classes."""
-        return self.columns.isdisjoint(LABELS) and not self.columns.isdisjoint(_ANNOTATED)
+        """True if it has boxes, or captions but no classes."""
+        has_captions = not self.columns.isdisjoint(_ANNOTATED)
+        return self.columns >= _CORNERS or (has_captions and self.columns.isdisjoint(LABELS))
 
     @property
     def as_input(self) -> str:

@@ -87,7 +87,7 @@ _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml
 # Of phones, cameras, programs that edit photos, Windows and browsers; then those of Darknet,
 # Ultralytics and Flickr8k.
 _SIDECARS = "aae crdownload dop info lnk lrf lrv pp3 thm url webloc xmp"
-_LISTS = "cache data names token"
+_LISTS = "cache data labels names token"
 ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
 SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
 _VECTOR = "vector image"  # filter reason of files with these extensions

@@ -1,0 +1,113 @@
+"""Images that files of annotations name: several files may speak of the same images, or of others.
+
+Files in several folders, such as those of splits, speak of the images beside them first. Files of
+two splits that name an image mean two images.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from recordmill.errors import ConfigError
+from recordmill.format.split_names import canonical_split
+from recordmill.storage.files import Location
+from recordmill.transforms.sources.annotations.annotation_files import distinct_folders
+from recordmill.transforms.sources.folders.path_names import file_split
+
+_FIRST = 1000  # images of a file that are looked for beside it
+
+
+class NamingFile(NamedTuple):
+    """A file that names images.
+
+    Attributes:
+      place: The file.
+      shown: Its name in messages.
+      beside: Prefix of the names of its images.
+      split: Split in its name or that of its folder.
+    """
+
+    place: Location
+    shown: str
+    beside: str
+    split: str | None
+
+
+def naming_files(
+    files: Sequence[Location], names_in: Callable[[Location], Iterable[Any]]
+) -> Iterator[NamingFile]:
+    """Yield files with the folders of the images that they name.
+
+    Args:
+      files: The files.
+      names_in: Returns the names of images in a file. Values that are not text are no names.
+    """
+    for place, folder in zip(files, distinct_folders(files), strict=True):
+        beside = f"{folder}/" if folder and _lie_beside(place, names_in(place)) else ""
+        split = file_split(place.name) or canonical_split(place.parent.name)
+        yield NamingFile(place, f"{folder}/{place.name}" if folder else place.name, beside, split)
+
+
+def _lie_beside(file: Location, names: Iterable[Any]) -> bool:
+    """Return whether images of a file are in its folder, by the first names."""
+    there = {entry.name for entry in file.parent.list_dir()}
+    stems = {name.rpartition(".")[0] for name in there}
+    first = (name for name in itertools.islice(names, _FIRST) if isinstance(name, str) and name)
+    return any(
+        name.partition("/")[0] in there or ("/" not in name and "." not in name and name in stems)
+        for name in first
+    )
+
+
+class NamedImages:
+    """The images that files name.
+
+    Attributes:
+      names: Their names, unique but for `splits`.
+      shared: Clause on the first name of images of several splits, for messages.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.shared = ""
+        self._images: dict[str, int] = {}
+        self._by_split: dict[str, dict[str, int]] = {}  # {name of several images: {split: image}}
+        self._named_by: list[NamingFile] = []  # the first file that names an image
+
+    @property
+    def splits(self) -> Sequence[str | None]:
+        """Split of each image, if several have the same name."""
+        return [file.split for file in self._named_by] if self.shared else ()
+
+    def index(self, name: str, file: NamingFile, where: str) -> int:
+        """Return the index of an image.
+
+        Args:
+          name: Its name in the file.
+          file: The file that names it.
+          where: Place in the file, for messages.
+
+        Raises:
+          ConfigError: Files of several splits name it, and this file has no split.
+        """
+        name = file.beside + name
+        new = len(self.names)
+        index = self._images.setdefault(name, new)
+        first = self._named_by[index] if index < new else file
+        if file.split is None and name in self._by_split:
+            raise ConfigError(
+                f"{where}: files of several splits name {name!r}, and the name of this file has no"
+                " split: put each file into the folder of its images, or rename it"
+            )
+        if None not in (first.split, file.split) and first.split != file.split:
+            self.shared = self.shared or (
+                f"{where}: {first.place} names {name!r}, too, as an image of another split"
+                f" ({first.split} and {file.split})"
+            )
+            index = self._by_split.setdefault(name, {}).setdefault(str(file.split), new)
+        if index == new:
+            self.names.append(name)
+            self._named_by.append(file)
+        return index
