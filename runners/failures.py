@@ -8,11 +8,18 @@ import re
 WORKER_ERROR_PREFIX = "Error received from SDK harness"
 """Text with which Flink introduces an exception that a Python worker has reported."""
 
+REFUSAL = "recordmill refuses: "
+"""Text with which a worker or its pool introduces why it does not work for a job."""
+
+_REFUSAL = re.compile(rf"{REFUSAL}(.*?)(?=\n\s*\n?\tat |\nCaused by: |\Z)", re.DOTALL)
 _WORKER_ERROR = re.compile(
     WORKER_ERROR_PREFIX + r" for instruction \S+: (.*?)(?=\n\s*\n?\tat |\nCaused by: |\Z)",
     re.DOTALL,
 )
-_JAVA_CAUSE = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
+# An exception that was sent over the network has the name of its class twice.
+_JAVA_CAUSE = re.compile(
+    r"^(?:Caused by: )?((?:[\w$]+\.)+[\w$]+)(?:: \1)?(?:: (.*))?$", re.MULTILINE
+)
 _PYTHON_EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: (.*))?\Z", re.DOTALL)
 # Beam appends the stage to the message of an exception; users do not know stages.
 _STAGE_SUFFIX = re.compile(r" \[while running '[^']*'\]")
@@ -22,12 +29,14 @@ _STAGE_SUFFIX = re.compile(r" \[while running '[^']*'\]")
 class JobFailure:
     """The exception of a worker, or the error of the engine where no worker raised one.
 
-    kind: qualified name of the exception's class. traceback: Python's, or ''.
+    kind: qualified name of the exception's class. traceback: Python's, or ''. refusal: True if a
+    worker or its pool does not work for the job, so that to try again has no effect.
     """
 
     kind: str
     message: str
     traceback: str = ""
+    refusal: bool = False
 
     def __str__(self) -> str:
         return ": ".join(filter(None, (self.kind.rpartition(".")[2], self.message)))
@@ -35,6 +44,9 @@ class JobFailure:
 
 def parse_failure(text: str) -> JobFailure | None:
     """Return the root cause in a Java stack trace, or None if the text contains none."""
+    refusal = _REFUSAL.search(text)
+    if refusal is not None:
+        return JobFailure(kind="", message=refusal[1].strip(), refusal=True)
     worker = _WORKER_ERROR.search(text)
     if worker is not None:
         return _parse_python_error(worker[1].strip())

@@ -14,6 +14,7 @@ from recordmill.errors import RunError, StorageError
 from recordmill.format.manifest import JOB, JobContent, load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, Staging
+from recordmill.option_names import option_name
 from recordmill.pipelines.earlier.published import warn_complete
 from recordmill.pipelines.jobs.execution import exit_on_signals, make_flink_job, run_here
 from recordmill.pipelines.jobs.job import Job
@@ -26,7 +27,8 @@ from recordmill.processes import standard_streams
 from recordmill.processes.pool import process_count
 from recordmill.profile import drift, statistics_file
 from recordmill.runners.progress import Snapshot, Watcher
-from recordmill.storage.files import shown
+from recordmill.storage import shared_places
+from recordmill.storage.files import Location, shown
 from recordmill.storage.machine_faults import machine_fault
 from recordmill.transforms.checks.violations import drift_violations
 from recordmill.transforms.model.data_type import DataType
@@ -79,6 +81,7 @@ def run(
                 is_working=progress.is_writing,
                 on_submit=record,
                 notice=notice,
+                check=(shared_places.find_unreachable, _shared_places(job)),
             )
 
     def follow(running: lock.ClusterJob) -> None:
@@ -174,6 +177,18 @@ def _recorded(job: Job, on_flink: FlinkJob) -> Iterator[Callable[[bool], None]]:
             raise
         if not job.config.detach:
             end()
+
+
+def _shared_places(job: Job) -> Mapping[str, str]:
+    """Return {path or URI: option} of what the workers must be able to read."""
+    found = {}
+    for one in job.config.input:
+        place = Location.parse(one.path)
+        if place.is_local:
+            found[shared_places.existing_part(place.local_path)] = option_name("input")
+        else:
+            found[str(place)] = option_name("input")
+    return found | {str(job.staging.place("listing.json")): option_name("output")}
 
 
 def _is_running(on_flink: FlinkJob | None, job: lock.ClusterJob) -> bool:

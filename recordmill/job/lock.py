@@ -162,10 +162,12 @@ def _running_job(
 @contextlib.contextmanager
 def _claim(folder: Location) -> Iterator[None]:
     claim = Claim(folder)
+    # The last object of a folder leaves an empty one when it is deleted, for the folder around it.
+    empty = (folder,) if folder.parent.exists() else (folder, folder.parent)
 
     def release() -> None:
         claim.end()
-        _delete_if_empty(folder)
+        _delete_if_empty(*empty)
 
     with released_by(release):
         folder.make_dirs()
@@ -176,12 +178,13 @@ def _claim(folder: Location) -> Iterator[None]:
             message = _locked_message(error.holder, folder, seconds=error.seconds)
             raise LockedError(message) from None
         finally:
-            _delete_if_empty(folder)
+            _delete_if_empty(*empty)
 
 
-def _delete_if_empty(folder: Location) -> None:
-    if folder.exists() and not folder.list_dir():
-        folder.delete_tree()
+def _delete_if_empty(*folders: Location) -> None:
+    for folder in folders:
+        if folder.exists() and not folder.list_dir():
+            folder.delete_tree()
 
 
 @contextlib.contextmanager

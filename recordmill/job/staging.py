@@ -360,12 +360,15 @@ class Staging:
 
     @contextlib.contextmanager
     def dropped_if_refused(self) -> Iterator[None]:
-        """Delete the folder if a ConfigError leaves the block, unless it is of an earlier run."""
+        """Delete the folder if a ConfigError leaves the block.
+
+        It stays if it is of an earlier run, or has a finished shard.
+        """
         fresh = not self.root.exists()
         try:
             yield
         except ConfigError:
-            if fresh:
+            if fresh and not self.place("info").exists():
                 self.root.delete_tree()
             raise
 

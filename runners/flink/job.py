@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO
 
@@ -33,6 +33,7 @@ from recordmill.runners.flink.jar import (
 )
 from recordmill.runners.flink.job_errors import (
     LostJobError,
+    NoPoolError,
     check_end,
     job_error,
     left_out_error,
@@ -48,8 +49,9 @@ from recordmill.runners.flink.rest import (
 )
 from recordmill.runners.flink.standstill import StandstillWatch
 from recordmill.runners.secret_files import read_secret
-from recordmill.runners.workers import peers, versions
-from recordmill.runners.workers.pool import WorkerPool
+from recordmill.runners.workers import peers, start_check, versions
+from recordmill.runners.workers.pool import PORT, WorkerPool
+from recordmill.runners.workers.start_check import StartCheck
 
 _POLL_SECONDS = 0.5  # longest interval of requests for the state of a job
 _FIRST_POLL_SECONDS = 0.05
@@ -136,6 +138,12 @@ class FlinkJob:
         return self._cluster.url if self._cluster else ""
 
     @property
+    def _pool_address(self) -> str:
+        """HOST:PORT of the worker pool on each machine; '' if there is none."""
+        given = self._options.environment_config
+        return given or f"localhost:{PORT}" if self._environment == "external" else ""
+
+    @property
     def is_private(self) -> bool:
         """True if all workers are processes of this user."""
         return self._cluster is None and self._environment in ("loopback", "process")
@@ -199,6 +207,7 @@ class FlinkJob:
         is_working: Callable[[], bool] = lambda: False,
         on_submit: Callable[[bool], None] = lambda accepted: None,
         notice: Callable[[str], None] = lambda message: None,
+        check: tuple[StartCheck, Mapping[str, str]] | None = None,
     ) -> None:
         """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
@@ -207,8 +216,10 @@ class FlinkJob:
         on_submit: called with False before the job is submitted to a cluster, under the id that it
           has then, and with True when the cluster has accepted it.
         notice: called with a message when the job stands still or restarts.
+        check: of each worker before it works, and its argument.
 
         Raises:
+          ConfigError: a worker pool is missing, or its workers cannot run this job.
           RunError: the job failed, was cancelled by someone else, or stalled.
         """
         beam_patches.apply_patches()
@@ -217,7 +228,7 @@ class FlinkJob:
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
-                self._run(build, activity, is_working, on_submit, notice, log)
+                self._run(build, activity, is_working, on_submit, notice, check, log)
         finally:
             self._clean_up()
 
@@ -269,6 +280,7 @@ class FlinkJob:
         is_working: Callable[[], bool],
         on_submit: Callable[[bool], None],
         notice: Callable[[str], None],
+        check: tuple[StartCheck, Mapping[str, str]] | None,
         log: IO[bytes],
     ) -> None:
         assert self._folder is not None
@@ -294,6 +306,8 @@ class FlinkJob:
             jar = os.path.join(self._folder, "job.jar")
             given, classes = resource_detector.for_job_server(self._jar)
             given[versions.OPTION] = versions.to_option(versions.installed())
+            if check is not None:
+                given[start_check.OPTION] = start_check.to_option(*check)
             write_job_jar(
                 jar,
                 job_server=None if self._cluster is None else self._jar,
@@ -319,7 +333,7 @@ class FlinkJob:
                 try:
                     self._follow(self._cluster, activity, is_working, notice)
                     return
-                except LostJobError as error:
+                except (LostJobError, NoPoolError) as error:
                     if retry > options.retries:
                         raise
                     notice(f"{error.cause}; submitting it again ({retry} of {options.retries})")
@@ -388,7 +402,8 @@ class FlinkJob:
             if status is None:
                 continue
             if status.ended and self._embedded is None:
-                check_end(cluster, status, has_library=self._has_library)
+                known = self._has_library
+                check_end(cluster, status, has_library=known, pool=self._pool_address)
                 return
             if watch.answered(status, activity(), now):
                 self._fail_stalled(cluster, watch.reason(status))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import option_name
-from recordmill.runners.failures import parse_failure
+from recordmill.runners.failures import JobFailure, parse_failure
 from recordmill.runners.flink.jar import find_left_out
 from recordmill.runners.flink.rest import Cluster, JobStatus
+
+# Of gRPC in Java: a worker has ended, or its pool does not answer.
+_WORKER_ENDED = "StatusRuntimeException"
+_NO_CONNECTION = re.compile(r"Connection refused|[Cc]onnection timed out|No route to host")
 
 
 class LostJobError(RunError):
@@ -19,8 +24,19 @@ class LostJobError(RunError):
         self.cause = cause
 
 
-def check_end(cluster: Cluster, status: JobStatus, *, has_library: bool) -> None:
-    """Raise RunError unless the job has finished successfully."""
+class NoPoolError(ConfigError):
+    """A worker pool is missing, which may be started later."""
+
+    def __init__(self, cause: str, advice: str) -> None:
+        super().__init__(f"{cause}: {advice}")
+        self.cause = cause
+
+
+def check_end(cluster: Cluster, status: JobStatus, *, has_library: bool, pool: str) -> None:
+    """Raise RunError or ConfigError unless the job has finished successfully.
+
+    pool: as in `job_error`.
+    """
     if status.state == "FINISHED":
         return
     if status.state == "CANCELED":
@@ -28,11 +44,23 @@ def check_end(cluster: Cluster, status: JobStatus, *, has_library: bool) -> None
             f"the Flink job {status.id} was cancelled; run the same command again to continue"
         )
     raise job_error(
-        cluster.failure(status.id), source=f"the Flink job {status.id}", has_library=has_library
+        cluster.failure(status.id),
+        source=f"the Flink job {status.id}",
+        has_library=has_library,
+        pool=pool,
+        machine="" if cluster.is_local else cluster.failed_machine(status.id),
     )
 
 
-def job_error(text: str, *, source: str, has_library: bool = False) -> RunError | ConfigError:
+def job_error(
+    text: str, *, source: str, has_library: bool = False, pool: str = "", machine: str = ""
+) -> RunError | ConfigError:
+    """Return the error of a failed job.
+
+    text: stack traces. source: where they come from. has_library: whether the job's jar lacks the
+    classes of the library. pool: HOST:PORT of the worker pool on each machine, '' if there is none.
+    machine: host name of the TaskManager that failed, '' if it is not to be named.
+    """
     left_out = left_out_error(text, has_library=has_library)
     if left_out is not None:
         return left_out
@@ -41,15 +69,37 @@ def job_error(text: str, *, source: str, has_library: bool = False) -> RunError 
         lines = [line for line in text.splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "no output"
         return RunError(f"{source} ends with: {last}; run the same command again to continue")
+    if failure.refusal:
+        return ConfigError(failure.message)
+    if pool and (error := _pool_error(failure, pool, machine)) is not None:
+        return error
     if failure.kind == f"{ConfigError.__module__}.{ConfigError.__qualname__}":
         return ConfigError(failure.message)
     if failure.kind.startswith("recordmill."):  # our own errors have messages for users
-        return RunError(failure.message)
+        return RunError(f"on {machine}: {failure.message}" if machine else failure.message)
     if failure.traceback:
         # A bug: show Python's traceback without the Java stack trace around it.
         print(failure.traceback, file=sys.stderr)
         return RunError(str(failure))
     return LostJobError(str(failure))
+
+
+def _pool_error(failure: JobFailure, pool: str, machine: str) -> RunError | ConfigError | None:
+    """Return the error of a worker pool that is missing or has ended, or None."""
+    where = machine or "the machine of a TaskManager"
+    port = pool.rpartition(":")[2]
+    start = f"start it there with recordmill worker-pool --port {port}"
+    if _NO_CONNECTION.search(failure.message) and failure.message.endswith(f":{port}"):
+        return NoPoolError(
+            f"no worker pool: nothing answers at {pool} on {where}",
+            f"{start}, or give its address as {option_name('environment_config')}",
+        )
+    if failure.kind.endswith(_WORKER_ENDED):
+        return LostJobError(
+            f"the Python worker on {where} has ended, or its worker pool at {pool} has",
+            f"; if the pool does not run, {start}; its log says more",
+        )
+    return None
 
 
 def left_out_error(text: str, *, has_library: bool) -> RunError | None:

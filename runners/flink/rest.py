@@ -231,6 +231,16 @@ class Cluster:
         entries = found.get("exceptionHistory", {}).get("entries", ())
         return [str(entry["stacktrace"]) for entry in entries]
 
+    def failed_machine(self, job: str) -> str:
+        """Return the host of the TaskManager where a job failed last, '' if Flink names none."""
+        found = self._of_job("GET", job, "/exceptions")
+        entries = found.get("exceptionHistory", {}).get("entries", ())
+        every = [one for e in entries for one in (e, *e.get("concurrentExceptions", ()))]
+        # A worker's own exception comes first, as in `failure`.
+        every.sort(key=lambda one: WORKER_ERROR_PREFIX not in str(one["stacktrace"]))
+        places = [str(one["endpoint"]) for one in every if one.get("endpoint")]
+        return places[0].rpartition(":")[0] if places else ""
+
     def failure(self, job: str) -> str:
         """Return the stack traces of all failures of a job, or '' if there were none."""
         found = self._of_job("GET", job, "/exceptions")

@@ -17,7 +17,6 @@ _AGAIN_SECONDS = 60.0  # interval of further explanations
 _UNANSWERED_SECONDS = 15.0  # time without an answer of the cluster after which that is reported
 _CAUSE_SECONDS = 4.0  # time after a restart until Flink's pages have its cause
 _SILENT_SECONDS = 20.0  # time without a heartbeat; TaskManagers send one every 10 s
-_REFUSAL = "the worker pool serves"  # begins the refusals of `workers.pool`
 _LASTING_ERRORS = tuple(
     f"{kind.__module__}.{kind.__qualname__}" for kind in (ConfigError, DamageError, RunError)
 )
@@ -57,7 +56,10 @@ class StandstillWatch:
 
     @property
     def repeated(self) -> str | None:
-        """Stack trace of an error that occurred again after a restart, as it always will."""
+        """Stack trace of an error that occurs after each restart.
+
+        It has occurred again, or a worker or its pool refuses the job.
+        """
         return self._repeated
 
     def idle_seconds(self, now: float) -> float:
@@ -154,7 +156,7 @@ class StandstillWatch:
             failure = parse_failure(text)
             if failure is None or not _stays(failure, text):
                 continue
-            if str(failure) in seen:
+            if failure.refusal or str(failure) in seen:
                 self._repeated = text
             seen.add(str(failure))
 
@@ -165,8 +167,10 @@ class StandstillWatch:
 
 def _stays(failure: JobFailure, text: str) -> bool:
     """Return whether an error is one of data, options or code, not of a machine or the store."""
+    if failure.refusal:
+        return True
     if WORKER_ERROR_PREFIX not in text:
-        return _REFUSAL in text
+        return False
     if failure.kind in _LASTING_ERRORS:
         return True
     kind = getattr(builtins, failure.kind, None)

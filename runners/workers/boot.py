@@ -38,7 +38,8 @@ from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format, text_format
 
 from recordmill.runners import beam_patches
-from recordmill.runners.workers import versions
+from recordmill.runners.failures import REFUSAL
+from recordmill.runners.workers import start_check, versions
 
 _PROVISION_TIMEOUT = 60  # s
 _PARENT_CHECK_SECONDS = 1.0  # interval of the checks for the parent process
@@ -71,10 +72,12 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
     info = _provision(flags["provision_endpoint"], flags["id"])
     control = info.control_endpoint.url or flags["control_endpoint"]
     options = json_format.MessageToDict(info.pipeline_options)
-    mismatch = versions.find_mismatch(options.get(f"beam:option:{versions.OPTION}:v1"))
-    if mismatch is not None:
-        print(f"recordmill-worker: {mismatch}", file=sys.stderr, flush=True)
-        fail_all_requests(control, flags["id"], mismatch)
+    refusal = versions.find_mismatch(
+        options.get(f"beam:option:{versions.OPTION}:v1")
+    ) or start_check.find_refusal(options.get(f"beam:option:{start_check.OPTION}:v1"))
+    if refusal is not None:
+        print(f"recordmill-worker: {refusal}", file=sys.stderr, flush=True)
+        fail_all_requests(control, flags["id"], REFUSAL + refusal)
         return 1, False
     if info.dependencies:
         artifacts = info.artifact_endpoint.url or flags["artifact_endpoint"]

@@ -29,6 +29,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from recordmill import strict_json
 from recordmill.errors import ConfigError
 from recordmill.option_names import option_name
+from recordmill.runners.failures import REFUSAL
 from recordmill.runners.workers import peers
 from recordmill.runners.workers.forkserver import ACCEPTED, FINISHED
 
@@ -310,13 +311,14 @@ class _WorkerForkserver:
 
 
 def _refusal(secret: str | None) -> str:
+    pool = f"{REFUSAL}the worker pool on {os.uname().nodename}"
     if secret is None:
         return (
-            "the worker pool serves processes of its own user only: run the TaskManager as that"
+            f"{pool} serves processes of its own user only: run the TaskManager as that"
             " user, or start the pool with --secret-file and the job with --worker-secret-file"
         )
     return (
-        "the worker pool serves only jobs with its secret: pass --worker-secret-file with a copy of"
+        f"{pool} serves only jobs with its secret: pass --worker-secret-file with a copy of"
         " the pool's --secret-file"
     )
 

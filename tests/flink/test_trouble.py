@@ -272,10 +272,11 @@ def test_a_worker_of_another_version_refuses(flink, tmp_path):
     finally:
         pool.terminate()
         pool.communicate(timeout=60)
-    assert result.code == 1
+    assert result.code == 2
     assert (
         "has recordmill 9.9, the submitter 0.1.0: install the same versions on both" in result.last
     )
+    assert not job.output.exists()
 
 
 def test_what_the_status_of_a_failed_job_says(flink, tmp_path):

@@ -67,6 +67,13 @@ Caused by: java.lang.Exception
             " available.",
         ),
         (
+            "Caused by: a.OuterError: a.OuterError: b.InnerError: no\nCaused by: b.InnerError:"
+            " b.InnerError: no",
+            "b.InnerError",
+            "no",
+            "InnerError: no",
+        ),
+        (
             "java.lang.RuntimeException: Error received from SDK harness for instruction 1: the"
             " worker has recordmill 9\n\tat a.b(C.java:1)",
             "",

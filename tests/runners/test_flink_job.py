@@ -3,8 +3,9 @@
 import pytest
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.runners.failures import REFUSAL
 from recordmill.runners.flink.job import _poll_seconds
-from recordmill.runners.flink.job_errors import job_error
+from recordmill.runners.flink.job_errors import LostJobError, NoPoolError, job_error
 from recordmill.runners.flink.rest import Cluster, JobStatus
 
 
@@ -52,3 +53,76 @@ def test_errors_of_workers_keep_their_exit_code(kind):
     )
     assert (type(error), str(error)) == (kind, "expected a key")
     assert error.exit_code == kind.exit_code
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            "java.lang.Exception: The user defined 'open()' method caused an exception:"
+            f" java.lang.RuntimeException: {REFUSAL}the pool on tm-2 is unfit\n\tat a.B(C.java:1)\n"
+            f"Caused by: java.lang.RuntimeException: {REFUSAL}the pool on tm-2 is unfit\n\tat a.B",
+            ConfigError,
+            "the pool on tm-2 is unfit",
+        ),
+        (
+            "java.lang.RuntimeException: Error received from SDK harness for instruction 3:"
+            f" {REFUSAL}--input: not shared\n\n\tat a.B(C.java:1)",
+            ConfigError,
+            "--input: not shared",
+        ),
+        (
+            "java.lang.Exception: it failed\n\tat a.B(C.java:1)\nCaused by: io.netty.channel."
+            "AbstractChannel$AnnotatedConnectException: finishConnect(..) failed: Connection"
+            " refused: localhost/127.0.0.1:50000\nCaused by: java.net.ConnectException:"
+            " finishConnect(..) failed: Connection refused\n",
+            NoPoolError,
+            "no worker pool: nothing answers at localhost:50000 on tm-2: start it there with"
+            " recordmill worker-pool --port 50000, or give its address as environment_config",
+        ),
+        (
+            "java.lang.RuntimeException: it failed\nCaused by: io.grpc.StatusRuntimeException:"
+            " CANCELLED: client cancelled\n\tat a.B(C.java:1)",
+            LostJobError,
+            "the Python worker on tm-2 has ended, or its worker pool at localhost:50000 has; run"
+            " the same command again to continue; if the pool does not run, start it there with"
+            " recordmill worker-pool --port 50000; its log says more",
+        ),
+        (
+            "java.lang.RuntimeException: Error received from SDK harness for instruction 3:"
+            ' Traceback (most recent call last):\n  File "step.py", line 1, in step\n'
+            "recordmill.errors.StorageError: cannot read x\n\n\tat java",
+            RunError,
+            "on tm-2: cannot read x",
+        ),
+    ],
+)
+def test_errors_name_the_machine(text, kind, message):
+    error = job_error(text, source="the job", pool="localhost:50000", machine="tm-2")
+    assert (type(error), str(error)) == (kind, message)
+
+
+def test_the_first_failure_is_that_of_a_worker(monkeypatch):
+    worker = "a.B: Error received from SDK harness for instruction 1: it failed"
+    answer = {
+        "root-exception": "a.B: the job failed",
+        "exceptionHistory": {
+            "entries": [
+                {
+                    "stacktrace": "a.B: the job failed",
+                    "concurrentExceptions": [
+                        {"stacktrace": "a.B: it failed", "endpoint": "tm-1:1"}
+                    ],
+                },
+                {"stacktrace": worker, "endpoint": "tm-2:4712"},
+            ]
+        },
+    }
+    monkeypatch.setattr(Cluster, "_call", lambda *args: answer)
+    cluster = Cluster("http://127.0.0.1:1")
+    assert cluster.failed_machine("1") == "tm-2"
+    assert cluster.failure("1").splitlines()[0] == worker
+    del answer["exceptionHistory"]["entries"][1]
+    assert cluster.failed_machine("1") == "tm-1"
+    answer["exceptionHistory"]["entries"].clear()
+    assert cluster.failed_machine("1") == ""

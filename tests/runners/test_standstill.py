@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from recordmill.runners.failures import REFUSAL
 from recordmill.runners.flink.rest import Cluster, ClusterError, JobStatus
 from recordmill.runners.flink.standstill import StandstillWatch
 
@@ -153,12 +154,12 @@ def worker_error(kind: str) -> str:
         ([worker_error("grpc._channel._InactiveRpcError")] * 9, False),
         (["java.io.IOException: Connection refused"] * 9, False),
         (
-            ["java.lang.RuntimeException: the worker pool serves only jobs with its secret"] * 2,
+            [f"java.lang.RuntimeException: {REFUSAL}the pool serves only jobs with its secret"],
             True,
         ),
     ],
 )
-def test_an_error_that_stays_is_seen_at_its_second_occurrence(answers, failures, stays):
+def test_an_error_that_stays_is_seen_again_and_a_refusal_at_once(answers, failures, stays):
     one = watch([])
     answers.failures = failures
     one.answered(status("RESTARTING"), None, 1)
