@@ -36,8 +36,8 @@ INSTALL = @install() { \
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_HTTP_TIMEOUT ?= 180
 
-.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others golden \
-    test-tft test-torch test-airflow test-browser test-croissant test-targets test-prism prism flink \
+.PHONY: help setup setup-fast demo test test-others test-fast test-flink test-flink-others \
+    cluster-test golden test-tft test-torch test-airflow test-browser test-croissant test-targets test-prism prism flink \
     flink-job-server peers coverage lint docs bench soak clean other-python
 .DELETE_ON_ERROR:
 # Without bytecode, each of the many processes that these start would compile all that it imports.
@@ -56,6 +56,7 @@ help:
 	@echo 'make setup   install recordmill and all of the above into .venv'
 	@echo 'make test-flink    run the tests on a Flink cluster that is started for them'
 	@echo 'make test-flink-others    run the rest of the tests on Flink'
+	@echo 'make cluster-test    run jobs and faults on a cluster of several machines (root)'
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
 	@echo 'make test-torch    run the tests of what is for PyTorch'
 	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
@@ -104,6 +105,10 @@ test-fast: $(FAST)
 
 test-flink: $(DEV) $(FLINK) $(JOB_SERVER) $(OPERATOR)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each tests/flink
+
+# As root: it makes network namespaces.
+cluster-test: $(DEV) $(FLINK) $(JOB_SERVER)
+	$(BIN)/python -m pytest tests/cluster
 
 test-flink-others: $(DEV) $(FLINK) $(JOB_SERVER) $(OPERATOR)
 	$(BIN)/python -m pytest -n 3 --dist loadfile -p tests.one_of_each --others tests/flink

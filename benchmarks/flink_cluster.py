@@ -38,6 +38,55 @@ os.environ["RECORDMILL_STARTED_BY"] = str(os.getpid())
 _MARK = f"RECORDMILL_STARTED_BY={os.getpid()}"
 
 
+def check_programs() -> None:
+    """Fails where something is missing that a cluster needs."""
+    for needed in (HOME, JOB_SERVER):
+        assert needed.exists(), f"{needed} is missing: make flink-job-server flink"
+    assert shutil.which("java"), "there is no java: install it (openjdk-17-jre-headless)"
+
+
+def flink_settings(*, jobmanager: str, taskmanager: str, slots: int, memory: str) -> dict[str, Any]:
+    """Settings of a cluster, as docs/flink.md has them; the names are those of the hosts."""
+    shipped = yaml.safe_load((HOME / "conf" / "config.yaml").read_text())
+    return {
+        "env.java.opts.all": f"{shipped['env']['java']['opts']['all']} {_JAVA_FLAGS}",
+        "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
+        "jobmanager.rpc.address": jobmanager,
+        "jobmanager.memory.process.size": "1g",
+        "rest.address": jobmanager,
+        "taskmanager.host": taskmanager,
+        "taskmanager.numberOfTaskSlots": slots,
+        "taskmanager.memory.process.size": memory,
+        "taskmanager.network.sort-shuffle.min-buffers": 64,
+        "slotmanager.requirement-check.delay": "0 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 3,
+        "restart-strategy.fixed-delay.delay": "1 s",
+        "heartbeat.interval": 1000,
+        "heartbeat.timeout": 10000,
+    }
+
+
+def flink_environment(folder: pathlib.Path | str, *, lib: pathlib.Path) -> dict[str, str]:
+    """Variables of Flink's scripts for a folder with its configuration."""
+    return {
+        "FLINK_HOME": str(HOME),
+        "FLINK_CONF_DIR": f"{folder}/conf",
+        "FLINK_LIB_DIR": str(lib),
+        "FLINK_LOG_DIR": f"{folder}/logs",
+        "FLINK_PID_DIR": str(folder),
+    }
+
+
+def make_library(folder: pathlib.Path) -> pathlib.Path:
+    """Makes a lib folder of Flink with the jar of `recordmill flink-library`."""
+    folder.mkdir()
+    for jar in (HOME / "lib").iterdir():
+        (folder / jar.name).symlink_to(jar)
+    write_library(str(folder), job_server=str(JOB_SERVER))
+    return folder
+
+
 class FlinkCluster:
     """Starts and ends with its `with` block.
 
@@ -56,9 +105,7 @@ class FlinkCluster:
         library: bool = True,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        for needed in (HOME, JOB_SERVER):
-            assert needed.exists(), f"{needed} is missing: make flink-job-server flink"
-        assert shutil.which("java"), "there is no java: install it (openjdk-17-jre-headless)"
+        check_programs()
         self._folder = folder
         self._wanted = taskmanagers
         rest, rpc = _free_ports(2)
@@ -66,39 +113,18 @@ class FlinkCluster:
         self.master = f"127.0.0.1:{rest}"
         conf = folder / "conf"
         shutil.copytree(HOME / "conf", conf)
-        shipped = yaml.safe_load((conf / "config.yaml").read_text())
-        ours = {
-            # As docs/flink.md has it.
-            "env.java.opts.all": f"{shipped['env']['java']['opts']['all']} {_JAVA_FLAGS}",
-            "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
-            "jobmanager.rpc.address": "127.0.0.1",
+        ours = flink_settings(
+            jobmanager="127.0.0.1", taskmanager="127.0.0.1", slots=slots, memory=memory
+        ) | {
             "jobmanager.rpc.port": rpc,
             "jobmanager.bind-host": "127.0.0.1",
-            "jobmanager.memory.process.size": "1g",
-            "rest.address": "127.0.0.1",
             "rest.bind-address": "127.0.0.1",
             "rest.port": rest,
-            "taskmanager.host": "127.0.0.1",
             "taskmanager.bind-host": "127.0.0.1",
-            "taskmanager.numberOfTaskSlots": slots,
-            "taskmanager.memory.process.size": memory,
-            "taskmanager.network.sort-shuffle.min-buffers": 64,
-            "slotmanager.requirement-check.delay": "0 ms",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 3,
-            "restart-strategy.fixed-delay.delay": "1 s",
-            "heartbeat.interval": 1000,
-            "heartbeat.timeout": 10000,
             "io.tmp.dirs": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir()
-        self._lib = HOME / "lib"
-        if library:
-            self._lib = folder / "lib"
-            self._lib.mkdir()
-            for jar in (HOME / "lib").iterdir():
-                (self._lib / jar.name).symlink_to(jar)
-            write_library(str(self._lib), job_server=str(JOB_SERVER))
+        self._lib = make_library(folder / "lib") if library else HOME / "lib"
         (conf / "config.yaml").write_text(yaml.safe_dump({**ours, **settings}))
         self._processes: list[subprocess.Popen[bytes]] = []
         self.taskmanagers: list[subprocess.Popen[bytes]] = []
@@ -148,13 +174,7 @@ class FlinkCluster:
     def _start(self, what: str) -> subprocess.Popen[bytes]:
         logs = self._folder / "logs"
         logs.mkdir(exist_ok=True)
-        environment = os.environ | {
-            "FLINK_HOME": str(HOME),
-            "FLINK_CONF_DIR": str(self._folder / "conf"),
-            "FLINK_LIB_DIR": str(self._lib),
-            "FLINK_LOG_DIR": str(logs),
-            "FLINK_PID_DIR": str(self._folder),
-        }
+        environment = os.environ | flink_environment(self._folder, lib=self._lib)
         with (logs / f"{what}-{len(self._processes)}.txt").open("wb") as log:
             process = subprocess.Popen(
                 [HOME / "bin" / f"{what}.sh", "start-foreground"],
