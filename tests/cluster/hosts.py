@@ -24,7 +24,7 @@ from typing import IO, Self
 
 from benchmarks.measure import ROOT
 
-_PREFIX = "recordmill-"
+_PREFIX = "recordmill-cluster-"
 _SUBNET = "10.77.0"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FOLDERS = pathlib.Path(tempfile.gettempdir())
