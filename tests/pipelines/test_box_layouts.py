@@ -293,8 +293,8 @@ def test_invalid_descriptions_of_keypoints_are_refused(yaml, message, tmp_path, 
             ["data.yaml and", "labels/train/classes.txt name different", "--labels-file"],
         ),
         (
-            {"images/train/0.txt": line(0, 1, 2, 3, 4)},
-            ["'images/train/0' and 'labels/train/0' are both annotations of the image"],
+            {f"images/{name}.txt": "" for name in ("train/0", "train/7", "val/1")},
+            ["'images/train/0' and 'labels/train/0' are both annotations of the image", "6 of 7"],
         ),
     ],
 )
@@ -306,6 +306,25 @@ def test_invalid_folders_of_yolo_are_refused(changed, messages, tmp_path, capsys
     error = " ".join(capsys.readouterr().err.split())
     assert all(message in error for message in messages), error
     assert not (made / "dataset.json").exists()
+
+
+def test_an_image_with_two_files_of_yolo_is_rejected(tmp_path):
+    root = put(tmp_path / "in", {**ULTRALYTICS, "images/train/0.txt": line(0, 1, 2, 3, 4)})
+    given = ("--input", root, "--annotations", root, "--max-reject-fraction", 1, *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    (why,) = details(made).values()
+    assert "'images/train/0' and 'labels/train/0' are both annotations of the image '/" in why
+    assert made.rejects == {"images/train/0.png": "bad_value"}
+    assert {key[-5] for key in found(made)[0]} == {"1", "2", "7"}
+
+
+def test_two_images_with_one_file_of_yolo_are_rejected(tmp_path):
+    root = put(tmp_path / "in", {**ULTRALYTICS, "images/test/2.jpg.png": ""})
+    (root / "images/test/2.jpg.png").rename(root / "images/test/2.jfif")
+    given = ("--input", root, "--annotations", root, "--max-reject-fraction", 1, *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert made.rejects == dict.fromkeys(["images/test/2.jfif", "images/test/2.png"], "bad_value")
+    assert {key[-5] for key in found(made)[0]} == {"0", "1", "7"}
 
 
 def coco(images, boxes, classes=("cat", "dog"), **more):

@@ -149,6 +149,7 @@ def test_drawn_masks_are_skipped(tmp_path, masks):
 def test_an_ambiguous_mask_names_the_folder_of_the_images(tmp_path, capfd):
     folder = lay_out(tmp_path / "in", "pascal")
     write(folder, "previews/0.png", png(painted(ids_of("train", 8))))
+    write(folder, "previews/1.png", png(painted(ids_of("train", 8))))
     argv = ("--input", folder, "--masks", folder / "SegmentationClass", *OPTIONS)
     assert images(*argv, "--output", tmp_path / "none") == 2
     said = " ".join(capfd.readouterr().err.split())
@@ -287,6 +288,19 @@ def test_a_mask_of_another_size_is_rejected(tmp_path):
         *("--max-reject-fraction", "1"),
     )
     assert made.rejects == {"images/1.jpg": "bad_value", "images/2.jpg": "unlabelled"}
+
+
+def test_masks_with_two_of_the_suffixes_reject_their_image(tmp_path):
+    folder = lay_out(tmp_path / "in", "suffix")
+    shutil.copy(folder / "masks/0_mask.png", folder / "masks/0_seg.png")
+    (folder / "masks/1_mask.png").rename(folder / "masks/1_seg.png")
+    places = ("--input", folder / "images", "--masks", folder / "masks")
+    argv = (*places, "--mask-suffix", "_mask,_seg", "--splits", "train=1", *OPTIONS)
+    made = make(tmp_path / "out", *argv, "--max-reject-fraction", "0.5")
+    (reject,) = map(json.loads, (made.folder / "rejects.jsonl").read_text().splitlines())
+    assert (reject["key"], reject["reason"]) == ("0.jpg", "bad_value")
+    assert reject["detail"].startswith("'0_mask' and '0_seg' are both masks of the image '")
+    assert made.keys("train") == {"1.jpg", "2.jpg"}
 
 
 @pytest.mark.parametrize("beside", [False, True])

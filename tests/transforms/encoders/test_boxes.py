@@ -546,20 +546,23 @@ def test_a_picture_of_another_size_is_a_reject(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [None, "a.png", "more/a.png"])
-def test_annotations_that_fit_two_pictures_are_refused(lost, tmp_path, capsys):
+def test_pictures_with_the_same_annotations_are_rejects(lost, tmp_path):
     pictures = some_pictures(tmp_path / "in", [("a", INSIDE)])
     (tmp_path / "in" / "more").mkdir()
     (tmp_path / "in" / "more" / "a.png").write_bytes(mask((100, 50), (1, 1, 2, 2)))
     if lost is not None:  # one of them is a reject already
         (tmp_path / "in" / lost).unlink()
         (tmp_path / "in" / lost).symlink_to("nowhere")
-    assert images(*pictures, "--output", tmp_path / "out") == 2
-    message = " ".join(capsys.readouterr().err.split())
-    assert (
-        "coco.json: 'a.png' matches two images, 'a.png' and 'more/a.png', which is ambiguous"
-        in message
-    )
-    assert "write a longer part of the path in the annotations, or remove one" in message
+    made = make(tmp_path / "out", *pictures)
+    assert made.keys("train") == {"b.png", "c.png"}
+    assert {*made.rejects} == {"a.png", "more/a.png"}
+    lines = map(json.loads, (tmp_path / "out" / "rejects.jsonl").read_text().splitlines())
+    details = [line["detail"] for line in lines if line["key"] != lost]
+    assert details == [
+        "'a.png' matches two images, 'a.png' and 'more/a.png', which is ambiguous: write a longer"
+        " part of the path in the annotations, or remove one of the two from the input"
+    ] * len(details)
+    assert details
 
 
 def test_annotations_of_a_stem_that_fit_two_pictures_are_refused(tmp_path, capsys):

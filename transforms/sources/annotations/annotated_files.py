@@ -20,7 +20,7 @@ from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
 from recordmill.transforms.model import batch
-from recordmill.transforms.model.annotations import OBJECTS
+from recordmill.transforms.model.annotations import OBJECTS, Indices
 from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
@@ -33,6 +33,7 @@ Absent = Literal["reject", "drop"]
 
 _COUNTED = 1 << 12  # images counted at a time
 _SHOWN = 3  # names in a message
+_AMBIGUOUS = 0.5  # largest fraction of annotations whose images are rejected as ambiguous
 _NO_RULES = ObjectRules()
 MASKS = "masks"  # filter reason of masks among the images
 
@@ -91,20 +92,25 @@ class AnnotatedFiles:
         """Yield the files with their annotations.
 
         Raises:
-          ConfigError: annotations cannot be parsed, or match no image.
+          ConfigError: annotations cannot be parsed, or match no image, or most are ambiguous.
         """
         matcher, files = self._open()
         annotations = matcher.annotations
         objects, unread = self._objects(annotations), LeftUnread()
         joined = False
-        for listed in files:
-            part = _without_own(listed, annotations)
-            for reject in part.rejects:
-                matcher.see(reject.key)
+        # All files are looked up before the first is joined: a later one may have the same
+        # annotations, and then neither becomes a record.
+        found = [
+            (part, _look_up(part, matcher))
+            for part in (_without_own(listed, annotations) for listed in files)
+        ]
+        matcher.refuse_ambiguous(least=_AMBIGUOUS)
+        for part, at in found:
             yield dataclasses.replace(part, rows=None)
-            for one in () if part.rows is None else self._join(part.rows, matcher, objects, unread):
-                joined = joined or bool(one.rows)
-                yield one
+            if part.rows is not None:
+                for one in self._join(part.rows, at, matcher, objects, unread):
+                    joined = joined or bool(one.rows)
+                    yield one
         if not joined and not matcher.found:
             raise ConfigError(self._no_match_message(matcher))
         why = f"{self.where} names it, but no image has a path that ends with this name"
@@ -201,26 +207,26 @@ class AnnotatedFiles:
     def _join(
         self,
         rows: pa.RecordBatch,
+        places: Indices,
         matcher: PathMatcher[AnnotationReader],
         objects: ObjectLabels,
         unread: LeftUnread,
     ) -> Iterator[ListingPart]:
-        splits = rows[batch.SPLIT].to_pylist()
-        found_at = (
-            matcher.find(path, key=key, split=split)
-            for (key, path), split in zip(_images_of(rows), splits, strict=True)
-        )
-        places = np.fromiter(found_at, np.int64, len(rows))
         known, blank = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         found = matcher.annotations.read(places[known])
         unread.merge(found.unread)
         fields = found.columns.schema
         none = [_empty(field, len(blank)) for field in fields]
         columns = batch.concat([found.columns, pa.RecordBatch.from_arrays(none, schema=fields)])
+        ambiguous = {
+            row: matcher.faults[at]
+            for row, at in enumerate(places[known].tolist() if matcher.faults else ())
+            if at in matcher.faults
+        }
         images = AnnotatedRows(
             rows=rows.take(pa.array([*known, *blank], pa.int64())),
             columns=columns,
-            faults=found.faults,
+            faults={**found.faults, **ambiguous},
             blank=np.arange(len(rows)) >= len(known),
         )
 
@@ -292,6 +298,20 @@ class AnnotatedRows(NamedTuple):
             rows, columns = (one.filter(pa.array(kept)) for one in (rows, columns))
         if len(rows):
             yield from objects.finish(rows, columns)
+
+
+def _look_up(part: ListingPart, matcher: PathMatcher[AnnotationReader]) -> Indices:
+    """Return the indices of the annotations of the images in a part, -1 without any: int64[n]."""
+    for reject in part.rejects:
+        matcher.see(reject.key)
+    if part.rows is None:
+        return np.empty(0, np.int64)
+    splits = part.rows[batch.SPLIT].to_pylist()
+    found = (
+        matcher.find(path, key=key, split=split)
+        for (key, path), split in zip(_images_of(part.rows), splits, strict=True)
+    )
+    return np.fromiter(found, np.int64, len(part.rows))
 
 
 def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:

@@ -75,13 +75,15 @@ _Named = TypeVar("_Named", bound=NamedPaths)
 class PathMatcher(Generic[_Named]):
     """Finds the annotations of images, or the nearest name if an image has none.
 
-    The annotations of an image are those whose name is the longest end of its path. Annotations
-    belong to one image only.
+    The annotations of an image are those whose name is the longest end of its path. An image has
+    the annotations of one name only, and these belong to one image only: otherwise it is ambiguous
+    which image they describe.
 
     Attributes:
       annotations: Reader of the annotations.
       blank: Number of images without annotations.
       examples: Keys of some of these images.
+      faults: {index of ambiguous annotations: the problem}, complete once all images are looked up.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class PathMatcher(Generic[_Named]):
             self._by_split.setdefault(name, {})[split] = n
         self._used: dict[int, tuple[str, str | None]] = {}
         self._near: dict[str, str] = {}  # {name in the annotations: key of the nearest image}
+        self.faults: dict[int, str] = {}
         self.blank = 0
         self.examples: list[str] = []
 
@@ -123,14 +126,15 @@ class PathMatcher(Generic[_Named]):
           split: Its split, if the folders in the key do not name one.
 
         Raises:
-          ConfigError: they also match another image. It is ambiguous which one they describe, and
-            the other image may already be a record.
+          ConfigError: Files of several splits name it, and it has no split.
         """
-        at = self._look_up(path, self._splits_of(key, split))
-        if at < 0:
+        found = self._look_up(path, self._splits_of(key, split))
+        if not found:
             self.blank += 1
             self.examples += [key] if self.blank <= _NAMED else []
-            return at
+            return -1
+        self._see_several(found, key, path)
+        at = found[0]
         other, its_path = self._used.get(at, (key, path))
         if its_path is None:
             self._used[at] = (key, path)
@@ -139,20 +143,38 @@ class PathMatcher(Generic[_Named]):
             self._used.setdefault(at, (key, path))
             same = its_path == path or posixpath.normpath(its_path) == posixpath.normpath(path)
         if not same:
-            raise self._ambiguous(at, other, key)
+            self.faults.setdefault(at, self._two_images(at, other, key))
         return at
 
     def has(self, path: str) -> bool:
         """Return whether an image has annotations, without marking them as used."""
-        return self._look_up(path, self._splits_of(path)) >= 0
+        return bool(self._look_up(path, self._splits_of(path)))
 
     def see(self, key: str) -> None:
         """Mark the annotations of a rejected image as used. Raises ConfigError as `find`."""
-        at = self._look_up(key, self._splits_of(key))
-        if at >= 0:
+        found = self._look_up(key, self._splits_of(key))
+        if found:
+            at = found[0]
+            self._see_several(found, key, None)
             other, path = self._used.setdefault(at, (key, None))
             if path is not None and not _is_reject(key, other, path):
-                raise self._ambiguous(at, other, key)
+                self.faults.setdefault(at, self._two_images(at, other, key))
+
+    def refuse_ambiguous(self, *, least: float = 0) -> None:
+        """Raise ConfigError if more than this fraction of the used annotations are ambiguous."""
+        count, used = len(self.faults), len(self._used)
+        if count > least * used:
+            text = next(iter(self.faults.values()))
+            some = f" ({count:,} of {used:,} are ambiguous)" if count > 1 else ""
+            raise ConfigError(f"{self._where}: {text}{some}")
+
+    def _see_several(self, found: Sequence[int], key: str, path: str | None) -> None:
+        """Note the fault of an image that has the annotations of several names."""
+        if len(found) > 1:
+            for at in found[1:]:
+                self._used.setdefault(at, (key, path))
+            for at in found:
+                self.faults.setdefault(at, self._two_files(path or key, *found[:2]))
 
     def nearest(self, key: str) -> str:
         """Describe the name in the annotations that is nearest to an image without any."""
@@ -191,13 +213,14 @@ class PathMatcher(Generic[_Named]):
         folders = map(canonical_split, reversed(key.split("/")[:-1]))
         return [one for one in (*folders, split) if one is not None]
 
-    def _look_up(self, path: str, splits: Sequence[str]) -> int:
-        at = self._longest_end(path, splits)
-        if at < 0 and self.annotations.beside_images:
-            at = self._longest_end(without_image_folders(path), splits)
-        return at
+    def _look_up(self, path: str, splits: Sequence[str]) -> Sequence[int]:
+        """Return the annotations whose names are the longest end of a path, empty without any."""
+        found = self._longest_end(path, splits)
+        if not found and self.annotations.beside_images:
+            found = self._longest_end(without_image_folders(path), splits)
+        return found
 
-    def _longest_end(self, path: str, splits: Sequence[str]) -> int:
+    def _longest_end(self, path: str, splits: Sequence[str]) -> Sequence[int]:
         parts = path.split("/")
         if self.annotations.by_stem:
             stem, dot, _ = parts[-1].rpartition(".")
@@ -207,25 +230,23 @@ class PathMatcher(Generic[_Named]):
             for of_images, of_annotations in self.annotations.folders:
                 if of_images in parts[start:-1]:
                     last = len(parts) - 2 - parts[-2::-1].index(of_images)
-                    other = self._named(
+                    found += self._named(
                         "/".join([*parts[start:last], of_annotations, *parts[last + 1 :]]), splits
                     )
-                    if found >= 0 <= other:
-                        raise self._two_files(path, found, other)
-                    found = max(found, other)
-            if found >= 0:
+            if found:
                 return found
-        return -1
+        return ()
 
-    def _named(self, name: str, splits: Sequence[str]) -> int:
-        """Return the index of the annotations of an image with this name, -1 without any."""
+    def _named(self, name: str, splits: Sequence[str]) -> list[int]:
+        """Return the indices of the annotations of an image with this name."""
+        found: list[int] = []
         for own, theirs in self.annotations.suffixes:
             if name.endswith(own):
                 stem = name.removesuffix(own) + theirs
-                at = self._at.get(stem)
-                if at is not None:
-                    return self._of_split(stem, splits) if self._by_split else at
-        return -1
+                at = self._at.get(stem, -1)
+                at = self._of_split(stem, splits) if at >= 0 and self._by_split else at
+                found += [at] if at >= 0 and at not in found else []
+        return found
 
     def _of_split(self, name: str, splits: Sequence[str]) -> int:
         """Return the index of the annotations with a name that are of one of the splits.
@@ -245,23 +266,23 @@ class PathMatcher(Generic[_Named]):
             return next(iter(found.values()))
         return next((found[one] for one in (*splits, None) if one in found), -1)
 
-    def _two_files(self, path: str, *found: int) -> ConfigError:
+    def _two_files(self, path: str, *found: int) -> str:
         one, other = (repr(self.annotations.names[at]) for at in found)
-        return ConfigError(
-            f"{self._where}: {one} and {other} are both {self._noun} of the image {path!r}: remove"
-            " one of the two, or pass a folder that holds only one"
+        return (
+            f"{one} and {other} are both {self._noun} of the image {path!r}: remove one of the two,"
+            " or pass a folder that holds only one"
         )
 
-    def _ambiguous(self, at: int, *keys: str) -> ConfigError:
+    def _two_images(self, at: int, *keys: str) -> str:
         one, other = sorted(keys)
         folders = [found for key in keys if (found := folder_of_images(key)) is not None]
         only = ""
         if len(folders) == 1:
             only = f", or pass the images alone: {option_name('input', f'.../{folders[0]}')}"
-        return ConfigError(
-            f"{self._where}: {self.annotations.names[at]!r} matches two {self._files}, {one!r} and"
-            f" {other!r}, which is ambiguous: write a longer part of the path in the {self._noun},"
-            f" or remove one of the two from the input{only}"
+        return (
+            f"{self.annotations.names[at]!r} matches two {self._files}, {one!r} and {other!r},"
+            f" which is ambiguous: write a longer part of the path in the {self._noun}, or remove"
+            f" one of the two from the input{only}"
         )
 
 

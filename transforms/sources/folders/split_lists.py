@@ -78,11 +78,7 @@ class SplitLists:
         return cls(inputs.split_files) if inputs.split_files else None
 
     def find(self, path: str, key: str) -> str | None:
-        """Return the split of a file, None if no list names it.
-
-        Raises:
-          ConfigError: Its name in a list is also that of another file.
-        """
+        """Return the split of a file, None if no list names it."""
         path = path_to_match(path)
         for matcher in self._matchers:
             at = matcher.find(path, key=key)
@@ -95,7 +91,7 @@ class SplitLists:
         return self._rest
 
     def see(self, key: str) -> None:
-        """Mark the name of a rejected file as used. Raises ConfigError as `find`."""
+        """Mark the name of a rejected file as used."""
         for matcher in self._matchers:
             matcher.see(key)
 
@@ -106,8 +102,11 @@ class SplitLists:
           where: The input, for messages.
 
         Raises:
-          ConfigError: A list names no file, or no list names some of the files.
+          ConfigError: A list names no file, or a name is that of two files, or no list names some
+            of the files.
         """
+        for matcher in self._matchers:
+            matcher.refuse_ambiguous()
         exact, by_stem = ({*one.unused()} for one in self._matchers)
         unused = [line for name, line in self._lines.items() if name in exact & by_stem]
         for split, path in self._files.items():
