@@ -49,7 +49,7 @@ _MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|{FOLDERS_OF_MASKS}"
 _IN_FOLDERS = ""  # kind of masks that are in folders of their own
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
-_METADATA = "metadata.jsonl"  # of each folder, in image folders of the Hugging Face hub
+_METADATA = ("metadata.jsonl", "metadata.csv")  # of each folder, in image folders of the Hugging Face hub
 _ANNOTATED = ("objects", "caption", "captions", "text")  # columns of boxes and captions
 _CORNERS = frozenset(("xmin", "ymin", "xmax", "ymax"))  # columns of a box
 _OPENED = 8  # tables whose columns are read
@@ -241,8 +241,9 @@ class CompanionFinder:
             )
         first = tables[0]
         if "annotations" in self._kinds and first.annotates:
-            several = len(tables) > 1 and all(table.name == first.name for table in tables)
-            place = str(self._inputs.paths[0].path) if several else first.path
+            in_folders = len(tables) > 1 and all(table.name == first.name for table in tables)
+            as_one = in_folders and (first.name in _METADATA or first.has_boxes)
+            place = str(self._inputs.paths[0].path) if as_one else first.path
             return f"--annotations {shlex.quote(place)} reads boxes or captions from it"
         divided = file_split(first.name) is not None  # such as train.csv beside test.csv
         tables = [
@@ -304,10 +305,15 @@ class _Table(NamedTuple):
         return not self.columns.isdisjoint(PATHS)
 
     @property
+    def has_boxes(self) -> bool:
+        """True if it has a box per row."""
+        return self.columns >= _CORNERS
+
+    @property
     def annotates(self) -> bool:
         """True if it has boxes, or captions but no classes."""
         has_captions = not self.columns.isdisjoint(_ANNOTATED)
-        return self.columns >= _CORNERS or (has_captions and self.columns.isdisjoint(LABELS))
+        return self.has_boxes or (has_captions and self.columns.isdisjoint(LABELS))
 
     @property
     def as_input(self) -> str:
