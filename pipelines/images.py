@@ -86,7 +86,7 @@ def data_type(config: ImagesConfig) -> DataType:
         [] if config.annotations else ["annotations", "sidecars", "tables"]
     )
     companions = [one for one in companions if one != "sidecars" or not captioned]
-    companions += [] if config.masks else ["masks"]
+    companions += ["lists"] if config.masks else ["lists", "masks"]
     # Either option selects the images of samples, as the note advises.
     companions += [] if config.masks or config.exclude_keys else ["samples"]
     labels = read_labels(config.labels_file)

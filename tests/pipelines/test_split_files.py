@@ -4,6 +4,7 @@ import pathlib
 import tarfile
 
 import pytest
+from PIL import Image
 
 import recordmill
 from recordmill.errors import ConfigError
@@ -160,6 +161,41 @@ def test_lists_that_cannot_be_are_errors(name, tmp_path, capsys):
     argv = ("images", "--input", place, "--size", 8, "--output", tmp_path / "out")
     assert run(*argv, "--split-files", lists(tmp_path, **names) + more) == 2
     assert message.format(place=tmp_path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("inner", "task"), [("", "Main"), ("/JPEGImages", "Segmentation")])
+def test_a_note_names_the_lists_of_voc(tmp_path, inner, task):
+    place = tmp_path / "in"
+    for number in range(6):
+        make_picture(place / "JPEGImages" / f"{number}.png", number)
+        mask = place / "SegmentationClass" / f"{number}.png"
+        mask.parent.mkdir(exist_ok=True)
+        Image.new("L", Image.open(place / "JPEGImages" / f"{number}.png").size, 1).save(mask)
+        box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+        (place / "Annotations").mkdir(exist_ok=True)
+        (place / "Annotations" / f"{number}.xml").write_text(
+            f"<annotation><object><name>a</name>{box}</object></annotation>"
+        )
+    folder = place / "ImageSets" / task
+    folder.mkdir(parents=True)
+    given = lists(folder, test="0\n1\n", train="2\n3\n", validation="4\n5\n")
+    (folder / "validation.txt").rename(folder / "val.txt")
+    given = given.replace("validation.txt", "val.txt")
+    parts = {
+        "Main": ("--annotations", place / "Annotations"),
+        "Segmentation": ("--masks", place / "SegmentationClass"),
+    }
+    argv = ["images", "--input", f"{place}{inner}", "--size", 8, *parts[task]]
+    made = make(tmp_path / "out", *argv)
+    (note,) = [note for note in made.manifest.notes if "--split-files" in note]
+    assert f"were not read: --split-files {given} takes the splits from them" in note
+    made = make(tmp_path / "listed", *argv, "--split-files", given)
+    assert not [note for note in made.manifest.notes if "--split-files" in note]
+    assert {split: len(keys) for split, keys in splits(made).items()} == {
+        "train": 2,
+        "validation": 2,
+        "test": 2,
+    }
 
 
 def test_a_name_of_two_files_is_ambiguous(tmp_path, capsys):

@@ -31,7 +31,7 @@ from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.folders.path_names import file_split
 from recordmill.transforms.sources.folders.role_folders import FOLDERS_OF_MASKS, path_of_image
 
-Companion = Literal["annotations", "masks", "samples", "sidecars", "tables"]
+Companion = Literal["annotations", "lists", "masks", "samples", "sidecars", "tables"]
 
 # Suffixes of the names of masks, as in several public datasets.
 MASK_SUFFIXES = (
@@ -76,6 +76,7 @@ _CAPTIONS = {
     "json": " (--captions-from .json:FIELD reads captions)",
 }
 _LISTS = ("txt", "lst", "list")
+_LISTS_OF_VOC = ("train.txt", "val.txt", "test.txt")  # in ImageSets/Main, beside JPEGImages
 _MOST = 1000  # files per extension that may be lists of names
 _READ = 1 << 16  # bytes at the beginning of a file
 _PROBED = 3  # files per extension that are opened
@@ -102,6 +103,7 @@ class CompanionFinder:
         self._places: dict[str, str] = {}  # value of --annotations that reads them
         self._lists: dict[str, str] = {}  # {split: path of a list of its files}
         self._images = 0
+        self._first_path = ""  # of a record
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
         self._sidecars = SidecarTexts() if "sidecars" in self._kinds else None
         # By their suffix; an example is a mask and its image.
@@ -116,7 +118,8 @@ class CompanionFinder:
             return
         extension = file.key.rpartition(".")[2].lower()
         self._counts[extension] += 1
-        if extension in _LISTS and "tables" in self._kinds and self._counts[extension] <= _MOST:
+        may_list = not self._kinds.isdisjoint(("lists", "tables"))
+        if extension in _LISTS and may_list and self._counts[extension] <= _MOST:
             self._find_list(root, file)
         path = f"{root.given.path.rstrip('/')}/{file.key}"
         if extension in _TABLES and "tables" in self._kinds:
@@ -154,6 +157,9 @@ class CompanionFinder:
 
     def list_notes(self) -> Iterator[Note]:
         """Yield a note on lists of names that could give the splits."""
+        if not self._lists and "lists" in self._kinds:
+            task = "Main" if "masks" in self._kinds else "Segmentation"
+            self._lists = _lists_of_voc(self._first_path, task)
         if not self._lists:
             return
         given = ",".join(f"{split}={path}" for split, path in sorted(self._lists.items()))
@@ -163,8 +169,9 @@ class CompanionFinder:
         text += f" {were} not read: --split-files {shlex.quote(given + rest)} takes the splits from"
         yield Note("unread", f"{text} {'it' if len(self._lists) == 1 else 'them'}")
 
-    def add_record(self, key: str) -> None:
-        """Take the key of a record, in the order of all files."""
+    def add_record(self, key: str, path: str) -> None:
+        """Take the key and the path of a record, in the order of all files."""
+        self._first_path = self._first_path or path
         if self._sidecars is not None:
             self._sidecars.add_record(key)
 
@@ -320,6 +327,25 @@ class _Table(NamedTuple):
         """The option that reads it as a listing."""
         given = self.path if self.split is None else f"{self.split}={self.path}"
         return f"--input {shlex.quote(given)}"
+
+
+def _lists_of_voc(image: str, task: str) -> dict[str, str]:
+    """Return {split: path of its list} of Pascal VOC, if its first name is that of an image.
+
+    Args:
+      image: Path of an image.
+      task: Folder of the lists.
+    """
+    around, found, _ = image.rpartition("/JPEGImages/")
+    extension = os.path.splitext(image)[1]
+    lists: dict[str, str] = {}
+    for name in _LISTS_OF_VOC if found else ():
+        path = f"{around}/ImageSets/{task}/{name}"
+        line = _begin(path).partition(b"\n")[0].decode(errors="replace").strip()
+        split = file_split(name)
+        if split and line and os.path.isfile(f"{around}/JPEGImages/{line}{extension}"):
+            lists[split] = path
+    return lists
 
 
 def _columns_in(line: str) -> list[str]:

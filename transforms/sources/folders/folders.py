@@ -434,7 +434,7 @@ class FileTree:
         )
         for one in files:
             if isinstance(one, LabelledFile):
-                finder.add_record(one.file.key)
+                finder.add_record(one.file.key, one.file.path)
                 file, source = one.file, one.source
                 if one.key is not None:
                     file, source = file._replace(key=one.key), source or file.key
