@@ -236,7 +236,7 @@ def _masks(root: pathlib.Path) -> None:
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
     "coco-splits keypoints.json hub-boxes captions.csv odd-captions.token "
-    "labelme labelme-flags cvat.xml hub-tables coco-names"
+    "labelme labelme-flags cvat.xml hub-tables coco-names csv-splits dota pose odd-yolo"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -261,27 +261,40 @@ def _annotated(root: pathlib.Path) -> None:
     found["images"].append({"id": 99, "file_name": "gone.png", "width": 4, "height": 4})
     put(root / "odd-instances.json", json.dumps(found))
     rows: list[object] = ["image,label,xmin,ymin,xmax,ymax"]
+    tables: dict[str, list[object]] = {"train": [], "valid": []}
     for name, ((width, height), some) in annotated.items():
-        stem, voc, yolo = name[:-4], "", ""
+        stem, voc, yolo, dota, pose = name[:-4], "", "", "", ""
+        split = "valid" if int(stem) % 4 == 1 else "train"
         for one in some:
             x, y, w, h = one["bbox"]
             label = one["category_id"]
             rows.append((name, f"kind {label}", x, y, x + w, y + h))
+            tables[split].append((name, x, y, x + w, y + h, f"kind {label}"))
+            diamond = (x, y + h / 2, x + w / 2, y, x + w, y + h / 2, x + w / 2, y + h)
+            dota += f"{' '.join(map(str, diamond))} k{label}\n"
             ends = (
                 f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
             )
             voc += f"<object><name>kind {label}</name><bndbox>{ends}</bndbox></object>"
             yolo += f"{label - 1} {(x + w / 2) / width:.6f} {(y + h / 2) / height:.6f}"
             yolo += f" {w / width:.6f} {h / height:.6f}\n"
+            pose += yolo.splitlines()[-1] + f" {x / width:.6f} {y / height:.6f} 2 0 0 0\n"
         size = f"<size><width>{width}</width><height>{height}</height></size>"
         put(
             root / f"voc/{stem}.xml",
             f"<annotation><filename>{name}</filename>{size}{voc}</annotation>",
         )
         put(root / f"yolo/{stem}.txt", yolo)
-        split = "valid" if int(stem) % 4 == 1 else "train"
+        image = (root / "coco" / name).read_bytes()
+        put(root / f"csv-splits/{split}/{name}", image)
+        for folder, text in (
+            ("dota/labelTxt", dota),
+            ("pose/labels", pose),
+            ("odd-yolo/labels", yolo),
+        ):
+            put(root / f"{folder.partition('/')[0]}/images/{name}", image)
+            put(root / f"{folder}/{stem}.txt", text)
         for place in (f"roboflow/{split}/%s", f"ultralytics/%s/{split}"):
-            image = (root / "coco" / name).read_bytes()
             put(root / (place % "images") / name, image)
         put(root / f"roboflow/{split}/labels/{stem}.txt", yolo)
         star = some[0]["segmentation"][0]
@@ -352,6 +365,13 @@ def _annotated(root: pathlib.Path) -> None:
             entry["category_id"] += number
         put(root / f"coco-splits/{split}/_annotations.coco.json", json.dumps(of_split))
     put(root / "yolo/classes.txt", "kind 1\nkind 2\nkind 3\n")
+    for split, some_rows in tables.items():
+        put(root / f"csv-splits/{split}/_annotations.csv", lines_of(*some_rows))
+    names = "names: [kind 1, kind 2, kind 3]\n"
+    put(root / "pose/data.yaml", f"{names}kpt_shape: [2, 3]\nflip_idx: [1, 0]\n")
+    put(root / "odd-yolo/_darknet.labels", "kind 1\nkind 2\nkind 3\n")
+    put(root / "odd-yolo/images/03.txt", "")  # a second file of an image
+    put(root / "odd-yolo/images/04.jfif", (root / "coco" / "05.png").read_bytes())
     put(root / "roboflow/data.yaml", "nc: 3\nnames: [kind 1, kind 2, kind 3]\n")
     put(root / "ultralytics/data.yaml", "names:\n  0: kind 1\n  1: kind 2\n")
     put(root / "boxes.csv", lines_of(*rows))
