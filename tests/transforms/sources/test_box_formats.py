@@ -297,6 +297,12 @@ def test_bad_rows_of_a_table(row, why, tmp_path):
     assert (reject.key, reject.detail) == ("boxes.csv#4", "row 4: names no image")
 
 
+def test_a_table_of_boxes_whose_classes_have_two_words_is_not_of_captions(tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text("image,label,xmin,ymin,xmax,ymax\na.jpg,a cat,1,2,3,4\nb.jpg,a dog,1,2,3,4\n")
+    assert Annotations(places=(Location.parse(str(path)),)).resolved_format == "csv"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

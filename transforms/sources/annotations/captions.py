@@ -110,11 +110,14 @@ def _headerless_delimiter(lines: Iterable[str]) -> str | None:
     """Return the delimiter of lines with an image and a caption each, without a header line.
 
     Returns:
-      None if most of the first lines have another form, or no text of several words.
+      None if the first line or most of the next have another form, if numbers follow the image, or
+      if no text has several words.
     """
     texts = [text for line in lines if (text := line.strip())]
+    if not texts or _NAMED.fullmatch(texts[0]) is None:
+        return None  # it may be a header, such as that of a table of boxes
     found = [one for one in map(_NAMED.fullmatch, texts) if one is not None]
-    delimiter, count = Counter(one[2] for one in found).most_common(1)[0] if found else ("", 0)
+    delimiter, count = Counter(one[2] for one in found).most_common(1)[0]
     has_words = any(" " in one[3].strip() for one in found)
     cells = (one[3].split(delimiter)[:2] for one in found if one[2] == delimiter)
     has_numbers = any(all(_NUMBER.fullmatch(cell.strip()) for cell in pair) for pair in cells)
