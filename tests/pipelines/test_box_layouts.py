@@ -485,6 +485,40 @@ def test_tables_of_splits_in_one_folder_speak_of_the_images_of_their_split(tmp_p
     }
 
 
+def _rows(*rows):
+    return _csv("", *rows)["/_annotations.csv"]
+
+
+_BOX, _MOVED = [10, 6, 20, 18], [11, 6, 20, 18]
+_ROW, _MOVED_ROW = "0.png,100,60,cat,10,6,30,24", "0.png,100,60,{},11,6,31,24"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "doubled"),
+    [
+        (coco(["0.png"], [(0, 0, _BOX)]), coco(["0.png"], [(0, 0, _MOVED)]), True),
+        (coco(["0.png"], [(0, 0, _BOX)]), coco(["0.png"], [(0, 1, _MOVED)]), False),
+        (coco(["0.png"], [(0, 0, _BOX), (0, 0, _MOVED)]), coco(["1.png"], [(0, 0, _BOX)]), False),
+        (_rows(_ROW), _rows(_MOVED_ROW.format("cat"), "1.png,100,60,cat,1,2,3,4"), True),
+        (_rows(_ROW), _rows(_MOVED_ROW.format("dog")), False),
+    ],
+    ids=["coco", "coco of other categories", "coco of other images", "csv", "csv of other classes"],
+)
+def test_boxes_of_one_class_in_several_files_are_in_a_note(one, other, doubled, tmp_path):
+    for annotation in other["annotations"] if isinstance(other, dict) else ():
+        annotation["id"] = 7
+    end = "csv" if isinstance(one, str) else "json"
+    files = {"in/0.png": "", "in/1.png": "", f"a.{end}": one, f"b.{end}": other}
+    root = put(tmp_path, files)
+    given = ("--input", root / "in", "--annotations", f"{root}/a.{end},{root}/b.{end}")
+    made = make(tmp_path / "out", *given, "--unannotated", "keep", "--splits", "train=1", *_WHOLE)
+    assert sum(map(len, found(made)[0].values())) == 2 + ("1.png" in str(other))
+    notes = [note for note in made.manifest.notes if "from several files" in note]
+    assert len(notes) == doubled
+    count = "1 image has boxes of the same class from several files, such as '0.png'"
+    assert all(count in note for note in notes)
+
+
 def test_files_of_coco_without_boxes_in_a_folder_are_not_read(tmp_path):
     info = coco(["0.png"], [])
     panoptic = {**coco(["0.png"], []), "annotations": [{"image_id": 0, "segments_info": []}]}
@@ -786,6 +820,24 @@ def test_polygons_in_pixels_are_boxes_and_masks(files, place, last, labels, tmp_
     star = draw_object("[[10,6,50,6,30,42.5]]", IDENTITY, frame=size, size=size)
     np.testing.assert_array_equal(masks[0], star)
     assert [mask.sum() for mask in masks[1:3]] == pytest.approx([20 * 24, np.pi * 100], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("shift", "joined"), [(0, 0), (14, 0), (15, 1)], ids=["in one another", "touching", "apart"]
+)
+def test_shapes_of_one_group_that_do_not_touch_are_in_a_note(shift, joined, tmp_path):
+    def shape(left, kind="rectangle"):
+        points = [[left, 5], [left + 14, 9]]
+        return {"label": "cat", "points": points, "shape_type": kind, "group_id": 4}
+
+    document = {"shapes": [shape(30 + shift), shape(30), shape(16)], "version": "5"}
+    root = put(tmp_path / "in", {"0.png": "", "0.json": document})
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    assert found(made)[0] == {"0.png": [("cat", (16, 5, 44 + shift, 9))]}
+    note = "1 object was joined from several shapes with the same label and group_id that do not"
+    notes = [one for one in made.manifest.notes if note in one]
+    assert len(notes) == joined
+    assert all(one.endswith("touch, such as 'cat' in 0.json") for one in notes)
 
 
 def _labelme(**changed):

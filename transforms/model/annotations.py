@@ -122,7 +122,7 @@ class Annotated:
 class ObjectCollector:
     """Collects the objects of many images, in any order, with little memory per object.
 
-    more: fields beside the box and the class.
+    more: fields beside the box and the class. starts: index of the first object of each file.
     """
 
     more: Sequence[pa.Field] = ()
@@ -130,6 +130,11 @@ class ObjectCollector:
     corners: array.array[float] = dataclasses.field(default_factory=lambda: array.array("d"))
     classes: list[str] = dataclasses.field(default_factory=list)
     others: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
+    starts: list[int] = dataclasses.field(default_factory=list)
+
+    def begin(self) -> None:
+        """Start a file: objects added from now on belong to it."""
+        self.starts.append(len(self.images))
 
     def add(self, image: int, corners: Corners, name: str, **more: Any) -> None:
         """Add one object of an image, given by its index."""
@@ -164,6 +169,21 @@ class ObjectCollector:
         """Number the objects so that objects of equal class and box share a number: int64[n]."""
         boxes = np.array(self.corners, np.float64).reshape(-1, 4)
         return numbered(codes(self.classes), *boxes.T)
+
+    def of_several_files(self, which: Indices | None = None) -> Indices:
+        """Return the images to which several files give objects of one class, ascending: int64[n].
+
+        which: indices of the objects to look at, ascending; all of them by default.
+        """
+        if len(self.starts) < 2:
+            return np.empty(0, np.int64)
+        which = np.arange(len(self.images)) if which is None else which
+        images = np.array(self.images, np.int64)[which]
+        files = np.searchsorted(self.starts, which, side="right")
+        _, first, of = np.unique(
+            numbered(images, codes(self.classes)[which]), return_index=True, return_inverse=True
+        )
+        return np.unique(images[files != files[first[of]]])
 
 
 def grouped(values: pa.Array, of: Indices, count: int) -> pa.ListArray:

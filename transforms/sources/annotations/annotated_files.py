@@ -124,7 +124,7 @@ class AnnotatedFiles:
         yield ListingPart(rejects=[*annotations.rejects, *unmatched], filtered=dropped)
         has_objects = OBJECTS in annotations.fields.names
         facts = InputFacts(labels=objects.classes(annotations.labels()) if has_objects else None)
-        notes = [*map(self._note, annotations.notes), *unread.notes()]
+        notes = [*map(self._note, annotations.remarks()), *unread.notes()]
         notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
         notes += self._absent_notes(absent if dropped else ())
         yield ListingPart(notes=notes, facts=facts)

@@ -64,6 +64,10 @@ class AnnotationReader(abc.ABC):
         """Return the classes, once all annotations have been read; empty without classes."""
         return self.classes
 
+    def remarks(self) -> Sequence[str | Note]:
+        """Return the notes, once all annotations have been read."""
+        return self.notes
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnnotationTable(AnnotationReader):

@@ -126,6 +126,7 @@ class _BoxTables:
     def read(self, file: NamingFile) -> None:
         """Read a file. Raises ConfigError if it is not a CSV of boxes."""
         named = False
+        self._objects.begin()
         for number, row, others in _rows(file.place, self._notes, self._decimal):
             if not row["image"]:
                 why = f"row {number}: names no image"
@@ -185,13 +186,14 @@ class _BoxTables:
         renames = LabelSpelling().add(pa.array(objects.classes, pa.string())).renames()
         objects.classes[:] = [renames.get(name) or name for name in objects.classes]
         columns = [sides_array(self._sides), objects.column(len(self._images.names))]
+        notes = self._images.doubled_notes(objects.of_several_files())
         return AnnotationTable(
             names=self._images.names,
             table=pa.record_batch(columns, schema=pa.schema([SIDES_FIELD, objects_field()])),
             faults=self._faults,
             classes=tuple(class_order(set(objects.classes))),
             rejects=self._rejects,
-            notes=[*dict.fromkeys(self._notes), *self._unread.notes()],
+            notes=[*dict.fromkeys(self._notes), *notes, *self._unread.notes()],
             by_stem=self._by_stem,
             splits=self._images.splits,
             shared=self._images.shared,

@@ -140,6 +140,7 @@ class _CocoParser:
         if not ids:
             raise ConfigError(f"{place}: expected COCO's 'images', a list of images, got none")
         self._files.append(str(place))
+        self._objects.begin()
         self._object_ids.begin(shown)
         self._caption_ids.begin(shown)
         with place.open_input() as data:
@@ -266,6 +267,7 @@ class _CocoParser:
         """Return the annotations of all files."""
         count = len(self._images.names)
         faults: dict[int, str] = {}
+        notes: list[str] = []
         columns: dict[str, pa.Array] = {SIDES: sides_array(self._sides)}
         fields = [SIDES_FIELD]
         corners = self._objects.corners
@@ -289,13 +291,13 @@ class _CocoParser:
                 points[kept] = points[kept] or points[dropped]  # of a file of keypoints
             columns[OBJECTS] = self._objects.column(count, more, objects.kept)
             faults |= objects.faults
+            notes += self._images.doubled_notes(self._objects.of_several_files(objects.kept))
         if self._captions:
             fields.append(CAPTIONS_FIELD)
             texts, of = strings(self._captions), np.array(self._captioned, np.int64)
             captions = self._caption_ids.deduplicate(of, lambda: codes(self._captions))
             columns[CAPTIONS] = grouped(texts.take(captions.kept), of[captions.kept], count)
             faults |= captions.faults
-        notes: list[str] = []
         if self._texts:
             notes.append(
                 f"the numbers of {count_of(self._texts, 'annotation')} are written as text, such as"

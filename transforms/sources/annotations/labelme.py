@@ -12,12 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from recordmill.errors import RecordError
 from recordmill.format.label_texts import join_labels
-from recordmill.notes import LeftUnread
+from recordmill.notes import LeftUnread, Note, count_of
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.strict_json import to_text
@@ -65,9 +66,26 @@ def open_labelme(folder: Location, *, polygons: bool) -> LabelmeReader:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelmeReader(AnnotationFolder):
-    """A folder of LabelMe's JSON files. polygons: whether to keep them."""
+    """A folder of LabelMe's JSON files.
+
+    Attributes:
+      polygons: Whether to keep them.
+      apart: {file: (number of its objects of shapes that do not touch, the class of the first)}.
+    """
 
     polygons: bool
+    apart: dict[str, tuple[int, str]] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def remarks(self) -> Sequence[str | Note]:
+        if not self.apart:
+            return self.notes
+        number = sum(count for count, _ in self.apart.values())
+        file = min(self.apart)
+        text = f"{count_of(number, 'object')} {'was' if number == 1 else 'were'} joined from"
+        text += " several shapes with the same label and group_id that do not touch, such as"
+        return (*self.notes, f"{text} {self.apart[file][1]!r} in {file}")
 
     @property
     def more(self) -> Sequence[pa.Field]:
@@ -94,6 +112,9 @@ class LabelmeReader(AnnotationFolder):
             others = {name: shape[name] for name in shape.keys() - _KNOWN}
             if others:
                 count_unread(unread, others, such_as=such_as)
+        apart = [label for (label, _), polygons in parts.items() if not _touch(polygons)]
+        if apart:
+            self.apart[key] = (len(apart), apart[0])
         for (label, _), polygons in parts.items():
             corners = around([number for one in polygons for number in one])
             text = to_text(polygons, compact=True) if self.polygons else None
@@ -185,6 +206,21 @@ def _label(shape: Mapping[str, Any], number: int) -> str:
     if not isinstance(label, str) or len(label.splitlines()) != 1 or not label.strip():
         raise ValueError(f"shape {number}: expected a label of one line, got {label!r}")
     return label
+
+
+def _touch(outlines: Sequence[Sequence[float]]) -> bool:
+    """Return whether the boxes around outlines form one connected area."""
+    if len(outlines) == 1:
+        return True
+    left, top, right, bottom = np.array([around(one) for one in outlines]).T
+    reached, last = np.zeros(len(outlines), np.bool_), [0]
+    reached[0] = True
+    while last:
+        at = last.pop()
+        near = (left <= right[at]) & (right >= left[at]) & (top <= bottom[at]) & (bottom >= top[at])
+        last += np.flatnonzero(near & ~reached).tolist()
+        reached |= near
+    return bool(reached.all())
 
 
 def _outline(shape: Mapping[str, Any], number: int) -> list[float] | None:

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
+from recordmill.notes import count_of
 from recordmill.storage.files import Location
+from recordmill.transforms.model.annotations import Indices
 from recordmill.transforms.sources.annotations.annotation_files import distinct_folders
 from recordmill.transforms.sources.folders.path_names import file_split
 
@@ -80,6 +82,21 @@ class NamedImages:
     def splits(self) -> Sequence[str | None]:
         """Split of each image, if several have the same name."""
         return [file.split for file in self._named_by] if self.shared else ()
+
+    def doubled_notes(self, images: Indices) -> list[str]:
+        """Return a note on images that have boxes of one class in several files, if there are any.
+
+        Files with boxes of other classes, or with keypoints of the same boxes, belong together. Two
+        files with boxes of the same class are more often versions of one file.
+        """
+        if not len(images):
+            return []
+        have = "has" if len(images) == 1 else "have"
+        return [
+            f"{count_of(len(images), 'image')} {have} boxes of the same class from several files,"
+            f" such as {self.names[images[0]]!r}: all are kept, and if the files are versions of"
+            " one, objects have two boxes"
+        ]
 
     def index(self, name: str, file: NamingFile, where: str) -> int:
         """Return the index of an image.
