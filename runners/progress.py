@@ -51,7 +51,7 @@ class Snapshot:
 class Pace:
     """Smoothed rates per second, and the estimated seconds left (None if unknown).
 
-    idle: seconds since the last progress of a phase that stands still; 0 if it does not.
+    idle: seconds since the last progress of a stalled phase; 0 if it is not stalled.
     """
 
     done: float = 0.0
@@ -96,7 +96,7 @@ class Meter:
         done = smooth(self._pace.done, snapshot.done - last.done)
         left = None if snapshot.total is None else max(snapshot.total - snapshot.done, 0)
         idle = now - self._progressed
-        # The moving average of a job that stands still gives an absurd time.
+        # The moving average of a job without progress gives an absurd time.
         stands = bool(left) and idle >= _IDLE_SECONDS
         self._pace = Pace(
             done=done,

@@ -194,13 +194,13 @@ def _shared_places(job: Job) -> Mapping[str, str]:
 def _is_running(on_flink: FlinkJob | None, job: lock.ClusterJob) -> bool:
     """Return whether a job of an earlier run still runs, if this command names its cluster.
 
-    A file in the output gives the cluster, and may have been written by somebody else. A job whose
-    workers ended with its command is cancelled.
+    The cluster is named by a file in the output, which others may have written. A job whose workers
+    ended with its command is cancelled.
     """
     if on_flink is None or on_flink.url != job.cluster:
         raise RunError(
             f"the Flink job {job.job} at {job.cluster} holds the output, and this command does not"
-            " name that cluster to ask it: if you trust it, pass --runner flink"
+            " name that cluster, so it cannot ask it: if you trust the cluster, pass --runner flink"
             f" --flink-master {job.cluster}; if it no longer exists, remove {lock.CLUSTER_JOB} from"
             f" {FOLDER} in the output"
         )

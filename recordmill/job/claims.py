@@ -3,8 +3,8 @@
 At most one process can hold the lock: a process lists only after it has written, so of two
 processes at least one sees the other's claim. This needs a store whose listings show every earlier
 write, as S3, GCS and Azure do. The holder renews its claim while it runs; a claim that is no longer
-renewed expires, by the store's clock. A claim of a process that has died on this very machine
-counts no more.
+renewed expires, by the store's clock. The claim of a process that has died on this machine is
+ignored.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _RELEASE_SECONDS = 10.0  # a store that does not answer delays the end of a proc
 
 
 def release_all() -> None:
-    """Release all locks of this process, which ends right afterwards; called from any thread."""
+    """Release all locks of this process just before it ends; any thread may call it."""
 
     def release() -> None:
         for one in reversed(_releases):

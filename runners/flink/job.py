@@ -61,8 +61,8 @@ _POLL_FRACTION = 0.01  # of the time since the start: a short job ends soon afte
 # the JobManager then collects the metrics of all tasks.
 _STATUS_SECONDS = 3.0
 _NO_RESTARTS = (
-    "the cluster restarts no tasks, so the job fails if it loses a worker or a TaskManager: set"
-    " restart-strategy.type: fixed-delay in its configuration (see docs/flink.md)"
+    "the cluster does not restart tasks, so the job fails if it loses a worker or a TaskManager:"
+    " set restart-strategy.type: fixed-delay in its configuration (see docs/flink.md)"
 )
 _DUPLICATE = "already been submitted"  # in Flink's answer to a second job of the same id
 _UNKNOWN_SECONDS = 10.0  # time for which a cluster may not know a job that it has accepted
@@ -155,7 +155,7 @@ class FlinkJob:
 
     @property
     def has_ended(self) -> bool:
-        """True if the job certainly does not run, and will not start any more."""
+        """True if the job certainly does not run, and can no longer start."""
         if self._cluster is None or not self._submitted:
             return True
         try:
@@ -215,8 +215,8 @@ class FlinkJob:
           reports itself. is_working: returns whether the job certainly cannot end yet.
         on_submit: called with False before the job is submitted to a cluster, under the id that it
           has then, and with True when the cluster has accepted it.
-        notice: called with a message when the job stands still or restarts.
-        check: of each worker before it works, and its argument.
+        notice: called with a message when the job makes no progress or restarts.
+        check: called by each worker before it works, with its argument.
 
         Raises:
           ConfigError: a worker pool is missing, or its workers cannot run this job.
@@ -438,13 +438,13 @@ class FlinkJob:
         """Raise RunError if the cluster has not answered for too long."""
         if isinstance(error, NoSuchJobError) and seconds > _UNKNOWN_SECONDS:
             raise LostJobError(
-                f"{error} any more: its JobManager was restarted without high availability, and has"
-                " lost its jobs"
+                f"{error} any more, probably because its JobManager was restarted without high"
+                " availability"
             )
         if seconds > _UNREACHABLE_SECONDS:
             raise RunError(
-                f"the Flink job {self.id} is not followed any more, and may still run: {error}. Run"
-                " the same command again to follow or to continue it"
+                f"this command no longer follows the Flink job {self.id}, which may still be"
+                f" running: {error}. Run the same command again to follow or to continue it"
             )
 
     def _fail_stalled(self, cluster: Cluster, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Errors of Flink jobs that have failed, for those who run the command."""
+"""Errors of failed Flink jobs, as messages for the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_CONNECTION = re.compile(r"Connection refused|[Cc]onnection timed out|No rout
 
 
 class LostJobError(RunError):
-    """The job has ended for a reason of the cluster, so that another one may succeed."""
+    """The job failed because of the cluster; it may succeed if it is submitted again."""
 
     def __init__(self, cause: str, advice: str = "") -> None:
         super().__init__(f"{cause}; run the same command again to continue{advice}")

@@ -195,7 +195,7 @@ class Cluster:
         if now in _CLEAN_END:
             state, counts = now, {now: sum(counts.values())}
         activity = [state, *sorted(counts.items())]
-        # The other metrics are times, which also grow while a task stands still.
+        # The other metrics are times, which also grow while a task makes no progress.
         activity += [
             [
                 (name, value)

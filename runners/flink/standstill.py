@@ -1,4 +1,4 @@
-"""Standstills of a Flink job: noticed, and explained by what Flink reports."""
+"""Messages about a Flink job that makes no progress or restarts, by the state in Flink."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ACTIVE = ("RUNNING", "DEPLOYING", "INITIALIZING")
 
 
 class StandstillWatch:
-    """Watches one job: says when it stands still or restarts, and when it has stalled.
+    """Watches one job: reports lack of progress and restarts, and detects a stall.
 
     All times are seconds of one monotonic clock.
 
     cluster: where the job runs. managers: number of its TaskManagers when the job started.
-    stall_seconds: time without progress after which it has stalled. notice: called with each
+    stall_seconds: time without progress after which the job has stalled. notice: called with each
     message. now: time of the start.
     """
 
@@ -56,9 +56,9 @@ class StandstillWatch:
 
     @property
     def repeated(self) -> str | None:
-        """Stack trace of an error that occurs after each restart.
+        """Stack trace of a permanent error.
 
-        It has occurred again, or a worker or its pool refuses the job.
+        It has occurred again after a restart, or a worker or its pool refuses the job.
         """
         return self._repeated
 
@@ -71,14 +71,14 @@ class StandstillWatch:
         return now - self._answered
 
     def unanswered(self, error: ClusterError, now: float) -> None:
-        """Take note of a request that failed."""
+        """Record a failed request."""
         seconds = self.unanswered_seconds(now)
         if seconds >= _UNANSWERED_SECONDS and now >= self._next_unanswered:
             self._next_unanswered = now + _AGAIN_SECONDS
-            self._notice(f"no word of the Flink job for {duration(seconds)}: {error}")
+            self._notice(f"no answer about the Flink job for {duration(seconds)}: {error}")
 
     def answered(self, status: JobStatus, activity: object, now: float) -> bool:
-        """Take note of a status, and return whether the job has stalled.
+        """Record a status, and return whether the job has stalled.
 
         activity: changes as the job progresses, in addition to the status.
         """
@@ -103,7 +103,7 @@ class StandstillWatch:
         return False
 
     def reason(self, status: JobStatus) -> str:
-        """Return what Flink reports about a job that stands still, and what can be done."""
+        """Return the state of a job without progress, as Flink reports it, and what to do."""
         cluster = self._cluster
         try:
             free, total, managers = cluster.free_slots()
@@ -140,8 +140,8 @@ class StandstillWatch:
         if failure:
             return f"{state}; the last failure was: {failure}"
         return (
-            f"{state}; its tasks may be in a long step, else a worker hangs or waits for the store,"
-            " or a TaskManager has run out of memory: see the logs of TaskManagers and worker pools"
+            f"{state}; a step may take long, a worker may hang or wait for the store, or a"
+            " TaskManager may have run out of memory: see the logs of TaskManagers and worker pools"
         )
 
     def _explain_restart(self, status: JobStatus) -> None:
@@ -166,7 +166,7 @@ class StandstillWatch:
 
 
 def _stays(failure: JobFailure, text: str) -> bool:
-    """Return whether an error is one of data, options or code, not of a machine or the store."""
+    """Return whether an error is permanent: one of data, options or code, or a refusal."""
     if failure.refusal:
         return True
     if WORKER_ERROR_PREFIX not in text:

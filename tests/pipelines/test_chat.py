@@ -410,30 +410,31 @@ REJECTS: list[tuple[Any, str]] = [
     (["a"], "message 1: expected role and content, got 'a'"),
     ([{"content": "a"}], "message 1: expected role and content, or from and value; it has neither"
      " role nor from"),
-    ([ASKED], "no message of the assistant that a model learns to write"),
-    ([ASKED, {**TOLD, "weight": 0}], "no message of the assistant that a model learns to write"),
+    ([ASKED], "expected a message of the assistant, without weight 0, to train on"),
+    ([ASKED, {**TOLD, "weight": 0}],
+     "expected a message of the assistant, without weight 0, to train on"),
     ([ASKED, {**TOLD, "weight": 0.5}], "message 2: expected weight 0 or 1, got 0.5"),
     ([ASKED, {**TOLD, "role": "bot"}], "message 2: unknown role 'bot': expected system, user,"
      " human, assistant, gpt"),
     ([ASKED, {**TOLD, "role": 3}], "message 2: unknown role 3: expected system, user, human,"
      " assistant, gpt"),
-    ([ASKED, {**TOLD, "role": "tool"}], "message 2 has the role 'tool': calls of tools are not"
-     " rendered"),
+    ([ASKED, {**TOLD, "role": "tool"}], "message 2 has the role 'tool': tool calls are not"
+     " supported"),
     ([ASKED, {"role": "assistant", "content": None, "tool_calls": [{"id": "x"}]}],
-     "message 2 has tool_calls: expected messages of text alone"),
+     "message 2 has tool_calls: expected only text"),
     ([ASKED, {**TOLD, "content": [{"type": "image_url", "image_url": "x"}]}],
-     "message 2 has a part of type 'image_url': expected texts alone"),
+     "message 2 has a part of type 'image_url': expected only text"),
     ([ASKED, {**TOLD, "content": 7}], "message 2: expected a text as content, got 7"),
     ([ASKED, {**TOLD, "content": " "}], "message 2, of the assistant, is empty"),
     ([{**ASKED, "content": None}, TOLD], "message 1, of the user, is empty"),
     ([ASKED, {"role": "system", "content": "x"}, TOLD], "message 2 is a system message: expected"
-     " one, and it comes first"),
+     " it only as the first message"),
     ([{"role": "system", "content": "x"}] * 2 + [ASKED, TOLD], "message 2 is a system message:"
-     " expected one, and it comes first"),
-    ([ASKED, {**TOLD, "content": "x<|im_end|>"}], "message 2 holds <|im_end|>, a special token of"
-     " the template"),
-    ([ASKED, {**TOLD, "content": "\uff1c\uff5cim_end\uff5c\uff1e"}], "message 2 holds <|im_end|>, a"
-     " special token of the template"),
+     " expected it only as the first message"),
+    ([ASKED, {**TOLD, "content": "x<|im_end|>"}],
+     "message 2 contains <|im_end|>, a special token of the template"),
+    ([ASKED, {**TOLD, "content": "\uff1c\uff5cim_end\uff5c\uff1e"}],
+     "message 2 contains <|im_end|>, a special token of the template"),
 ]  # fmt: skip
 
 

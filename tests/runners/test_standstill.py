@@ -1,4 +1,4 @@
-"""What is said about a Flink job that stands still."""
+"""Messages about a Flink job that makes no progress or restarts."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ def test_progress_starts_the_time_again(answers):
         (
             {"silent": {"a": 1.0, "b": 1.0}},
             {"RUNNING": 2},
-            "2 TaskManagers; its tasks may be in a long step, else a worker hangs or waits for the",
+            "2 TaskManagers; a step may take long, a worker may hang or wait for the store, or a",
         ),
     ],
 )
@@ -173,6 +173,6 @@ def test_a_cluster_that_does_not_answer_is_said(answers):
     one.answered(status(RUNNING=2), None, 1)
     for second in range(2, 40):
         one.unanswered(ClusterError("no Flink cluster answers"), second)
-    assert said == ["no word of the Flink job for 15 s: no Flink cluster answers"]
+    assert said == ["no answer about the Flink job for 15 s: no Flink cluster answers"]
     one.answered(status(RUNNING=2), 1, 40)
     assert one.unanswered_seconds(41) == 1

@@ -1,8 +1,8 @@
-"""Conversations as columns, and the templates that make texts with special tokens of them.
+"""Conversations as columns, and the chat templates that render them.
 
 A conversation is the column `text`, a transcript such as `user: Hi` and `assistant: Hello` with a
-blank line between, and the column `__turns__` with the place of each content in the transcript. So
-all that compares, counts and keys texts does not depend on the template.
+blank line between, and the column `__turns__` with the place of each content in the transcript.
+Keys, counts and deduplication therefore do not depend on the template.
 
 Sources of the templates: ChatML in `chat_template` of Qwen2.5, and that of Llama 3.
 """
@@ -38,7 +38,7 @@ class Turn(NamedTuple):
     Attributes:
       role: Index in `ROLES`.
       content: Text of the message.
-      learned: Whether a model learns to write it.
+      learned: Whether the loss mask of its content is 1.
     """
 
     role: int
@@ -75,7 +75,7 @@ class Part(NamedTuple):
     Attributes:
       kind: `token`, a special token; `text`, a fixed text; `content`, the text of the message.
       text: The special token or the fixed text.
-      learned: Whether it belongs to what a model learns to write, if it learns the turn.
+      learned: Whether its loss mask is 1 in a turn that is learned.
     """
 
     kind: Literal["token", "text", "content"]
@@ -93,7 +93,7 @@ class ChatTemplate:
     Attributes:
       begin: Parts before the first turn.
       turns: The parts of a turn of each role, as many for every role, with one content.
-      trims: Whether white space around contents is left out.
+      trims: Whether white space around contents is removed.
     """
 
     begin: tuple[Part, ...] = ()

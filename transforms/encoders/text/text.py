@@ -57,7 +57,7 @@ from recordmill.transforms.model.user_columns import merged, user_fields, with_u
 T = TypeVar("T")
 
 TYPE_IDS = "tokens/type_ids"  # 0 for the first of two joined texts, 1 for the second
-# 1 for the tokens of a conversation that a model learns to write: those of the assistant
+# 1 for the tokens of a conversation that count in the loss: those of the assistant's messages
 LOSS_MASK = "tokens/loss_mask"
 
 

@@ -1,7 +1,6 @@
-"""Rendering of conversations by a template: their tokens, and those that a model learns to write.
+"""Rendering of conversations by a chat template: their tokens, and the loss mask.
 
-Every part of a turn is encoded on its own, so that no token holds text of two parts, and the loss
-mask is exact.
+Every part of a turn is encoded on its own, so no token spans two parts, and the loss mask is exact.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _TEXT = "text"  # column of the transcripts
 class Rendered(NamedTuple):
     """Ids of conversations, the offsets of conversations in them, and the loss mask.
 
-    ids, learned: int64[...]. learned: 1 for what a model learns to write, else 0.
+    ids, learned: int64[...]. learned: the loss mask, 1 for tokens that count, otherwise 0.
     offsets: int64[n + 1].
     """
 
@@ -73,7 +72,7 @@ class Turns(NamedTuple):
         return cls(contents, roles.astype(np.int64), learned.astype(np.bool_), offsets_of(counts))
 
     def plain_texts(self, template: ChatTemplate) -> pa.StringArray:
-        """Return all texts between special tokens: contents, and fixed texts as often as used."""
+        """Return all texts between special tokens: contents, and fixed texts, with repeats."""
         texts = [string_array([part.text for part in turn if part.kind == "text"])
                  for turn in template.turns]  # fmt: skip
         first, width = pa.concat_arrays(texts), len(texts[0])

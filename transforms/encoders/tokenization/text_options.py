@@ -183,7 +183,7 @@ class TextOptions:
         None,
         metavar="COLUMN",
         help="Column with conversations, such as messages: lists of role and content, or of from"
-        " and value. Writes their tokens, and a loss mask of those of the assistant.",
+        " and value. Writes their tokens, and a loss mask, 1 for the assistant's messages.",
     )
     chat_template: TemplateName = option(
         "chatml", help="With --chat-column: the special tokens and texts around each message."
@@ -319,7 +319,7 @@ class TextOptions:
         if "tokens" not in self.output_features:
             raise ConfigError(
                 f"{option_name('chat_column', self.chat_column)}: requires"
-                f" {option_name('tokenizer')}, because the loss mask is one of tokens"
+                f" {option_name('tokenizer')}, because the loss mask has a value for each token"
             )
         if self.splitter in ("bpe", "sentencepiece"):
             raise ConfigError(

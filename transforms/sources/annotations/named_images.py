@@ -1,7 +1,7 @@
-"""Images that files of annotations name: several files may speak of the same images, or of others.
+"""Images that annotation files name, merged over all files.
 
-Files in several folders, such as those of splits, speak of the images beside them first. Files of
-two splits that name an image mean two images.
+If files are in several folders, such as those of splits, each names the images beside it, if it
+names any of them. The same name in files of two splits stands for two images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recordmill.transforms.model.annotations import Indices
 from recordmill.transforms.sources.annotations.annotation_files import distinct_folders
 from recordmill.transforms.sources.folders.path_names import file_split
 
-_FIRST = 1000  # images of a file that are looked for beside it
+_FIRST = 1000  # images of a file that are searched for beside it
 
 
 class NamingFile(NamedTuple):

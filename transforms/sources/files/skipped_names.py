@@ -27,7 +27,7 @@ _LISTS = re.compile(r"(.*/)?ImageSets/(Main|Layout|Action|Segmentation)")
 
 
 def holds_lists(key: str) -> bool:
-    """Return whether a folder has the path of a folder of lists, whatever its name alone means."""
+    """Return whether the path of a folder is that of lists in Pascal VOC, not of media."""
     return _LISTS.fullmatch(key) is not None
 
 

@@ -259,7 +259,7 @@ class CompanionFinder:
         if not all(table.split for table in tables):
             tables = [table._replace(split=None) for table in tables]
         given = " ".join(table.as_input for table in tables[:_COMMANDED])
-        more = " and so on" if len(tables) > _COMMANDED else ""
+        more = " ..." if len(tables) > _COMMANDED else ""
         it = "it lists" if len(tables) == 1 else "they list"
         return f"{given}{more} reads the files that {it}, and their columns"
 

@@ -93,7 +93,7 @@ def images_beside_annotations(folders: Iterable[str]) -> str | None:
 
 
 def folder_of_images(path: str) -> str | None:
-    """Return the path of the first folder around a file that is such as `images`, None without."""
+    """Return the outermost folder of a path that is named like `images`; None without."""
     *folders, _ = path.split("/")
     at = next((n for n, name in enumerate(folders, 1) if is_image_folder(name)), None)
     return None if at is None else "/".join(folders[:at])

@@ -46,7 +46,7 @@ def read_conversations(
     Args:
       rows: Rows of a file.
       name: Column of the conversations.
-      tokens: Special tokens of the template, which contents must not hold.
+      tokens: Special tokens of the template, which contents must not contain.
     """
     texts: list[str] = []
     turns: list[list[Place]] = []
@@ -74,7 +74,7 @@ def read_conversations(
 
 
 def _values(column: pa.Array) -> Iterator[Any]:
-    """Yield the values of a column; bytes that are not UTF-8 for a value with such texts."""
+    """Yield the values of a column; a value with texts that are not UTF-8 as its bytes."""
     try:
         yield from column.to_pylist()
     except UnicodeDecodeError:
@@ -103,7 +103,7 @@ def _turns(value: Any, tokens: Collection[str]) -> list[Turn]:
         where = f"message {number}"
         turn = _turn(message, where)
         if turn.role == SYSTEM and number > 1:
-            raise _bad(f"{where} is a system message: expected one, and it comes first")
+            raise _bad(f"{where} is a system message: expected it only as the first message")
         if not turn.content.strip():
             if turn.role == SYSTEM:
                 continue
@@ -111,10 +111,10 @@ def _turns(value: Any, tokens: Collection[str]) -> list[Turn]:
         folded = unicodedata.normalize("NFKC", turn.content)  # as an option of the encoder may do
         held = next((one for one in tokens if one in turn.content or one in folded), None)
         if held is not None:
-            raise _bad(f"{where} holds {held}, a special token of the template")
+            raise _bad(f"{where} contains {held}, a special token of the template")
         turns.append(turn)
     if not any(turn.learned for turn in turns):
-        raise _bad("no message of the assistant that a model learns to write")
+        raise _bad("expected a message of the assistant, without weight 0, to train on")
     return turns
 
 
@@ -129,9 +129,9 @@ def _turn(message: Any, where: str) -> Turn:
     name = message[form[0]]
     held = next((key for key in _CALLS if message.get(key)), None)
     if held is not None:
-        raise _bad(f"{where} has {held}: expected messages of text alone")
+        raise _bad(f"{where} has {held}: expected only text")
     if name in _TOOLS:
-        raise _bad(f"{where} has the role {name!r}: calls of tools are not rendered")
+        raise _bad(f"{where} has the role {name!r}: tool calls are not supported")
     role = _NAMES.get(name) if isinstance(name, str) else None
     if role is None:
         raise _bad(f"{where}: unknown role {_shown(name)}: expected {', '.join(_NAMES)}")
@@ -156,7 +156,7 @@ def _content(value: Any, where: str) -> str:
             part = part.get("text")
         if not isinstance(part, str):
             kind = part.get("type") if isinstance(part, Mapping) else part
-            raise _bad(f"{where} has a part of type {_shown(kind)}: expected texts alone")
+            raise _bad(f"{where} has a part of type {_shown(kind)}: expected only text")
         texts.append(part)
     return "".join(texts)
 
