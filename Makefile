@@ -66,7 +66,7 @@ help:
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
 	@echo 'make bench   measure what the README states (long)'
-	@echo 'make soak    the runs too long for make test: sameness, kills, power cuts, faults, fuzz, Flink'
+	@echo 'make soak    the runs too long for make test: sameness, kills, power cuts, faults, fuzz, Flink (root)'
 	@echo 'make clean   remove .venv and what demo and tests left'
 	@echo 'PYTHON=... with any of them: the Python to use instead of the first of $(PYTHONS);'
 	@echo 'VENV=...: where to install instead of .venv, such as for a second Python'
@@ -171,6 +171,8 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.speech
 	$(BIN)/python -m tests.soak.examples
 	$(BIN)/python -m tests.flink.soak
+	$(BIN)/python -m tests.cluster.soak
+	$(BIN)/python -m tests.cluster.faults
 	$(MAKE) test-prism
 
 clean:

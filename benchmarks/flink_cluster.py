@@ -237,8 +237,8 @@ def wait_for_end_of_workers() -> None:
 
     def ended() -> bool:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one ended meanwhile
-            ids = [one for one in processes(*WORKERS) if _parent(one) != os.getpid()]
-            left[:] = map(_command_line, ids)
+            ids = [one for one in processes(*WORKERS) if parent(one) != os.getpid()]
+            left[:] = map(command_line, ids)
             return not left
         return False
 
@@ -256,19 +256,27 @@ def processes(*patterns: str, variable: str = _MARK) -> Iterator[int]:
     """
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            line = _command_line(int(folder.name))
+            line = command_line(int(folder.name))
             named = any(pattern in line for pattern in patterns)
             if named and variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 yield int(folder.name)
 
 
-def _parent(process: int) -> int:
-    state = pathlib.Path(f"/proc/{process}/stat").read_text()
+def parent(process: int) -> int:
+    """Return the id of the parent of a process, 0 if the process has ended."""
+    try:
+        state = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
     return int(state.rpartition(")")[2].split()[1])
 
 
-def _command_line(process: int) -> str:
-    line = pathlib.Path(f"/proc/{process}/cmdline").read_bytes()
+def command_line(process: int) -> str:
+    """Return the command line of a process, '' if the process has ended."""
+    try:
+        line = pathlib.Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
     return line.replace(b"\0", b" ").decode(errors="replace")
 
 

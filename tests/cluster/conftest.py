@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipelines.cli import main
-from tests.cluster.machines import TASK_MANAGERS, Machines, hashes
-from tests.paths import DEMO
-
-# Enough shards of enough images that a job can be disturbed while it writes.
-LONG = ("--size", "384", "--balance", "oversample", "--balance-target", "40", "--seed", "7")
-LONG = (*LONG, "--num-shards", "train=24,test=2", "--splits", "train=0.9,test=0.1")
+from tests.cluster.faults import local_files, wait_for_machines
+from tests.cluster.machines import Machines
 
 _seconds: dict[str, float] = {}
 _runs: dict[str, list[tuple[str, Any]]] = {}
@@ -39,18 +34,14 @@ def machines(started: Machines, request: pytest.FixtureRequest) -> Iterator[Mach
 @pytest.fixture
 def sound(machines: Machines) -> Machines:
     """All machines, with a worker pool beside each TaskManager."""
-    for name in TASK_MANAGERS:
-        machines.use_pool(name)
-    machines.wait_for_taskmanagers()
+    wait_for_machines(machines)
     return machines
 
 
 @pytest.fixture(scope="session")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The files of an undisturbed run of LONG on one machine."""
-    out = tmp_path_factory.mktemp("long") / "out"
-    assert main(["images", "--input", str(DEMO), "--output", str(out), *LONG, "--quiet"]) == 0
-    return hashes(out)
+    return local_files(tmp_path_factory.mktemp("long"))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Self
 
+from benchmarks.flink_cluster import command_line
 from benchmarks.measure import ROOT
 
 _PREFIX = "recordmill-cluster-"
@@ -135,6 +136,11 @@ class Host:
         file.chmod(0o600)
         return path
 
+    def processes(self, *patterns: str) -> list[int]:
+        """Return the ids of this host's processes with one of these in their command line."""
+        pids = map(int, _ip("netns", "pids", self._namespace).split())
+        return [pid for pid in pids if any(pattern in command_line(pid) for pattern in patterns)]
+
     def kill(self) -> None:
         """SIGKILL for all processes of this host, as if its power was cut."""
         _kill(self._namespace)
@@ -145,6 +151,19 @@ class Host:
     def disconnect(self) -> None:
         """Drop all packets from and to this host, without a word to either side."""
         _ip("-n", self._switch, "link", "set", self._port, "down")
+
+    @contextlib.contextmanager
+    def deaf(self, *others: Host) -> Iterator[None]:
+        """Inside the block, packets from these hosts to this one vanish; those it sends arrive."""
+        nowhere = ("lladdr", "02:00:00:00:00:01", "dev", "eth0")
+        for other in others:
+            neighbor = ("-n", other._namespace, "neigh")
+            _ip(*neighbor, "replace", self.address, *nowhere, "nud", "permanent")
+        try:
+            yield
+        finally:
+            for other in others:
+                _ip("-n", other._namespace, "neigh", "del", self.address, "dev", "eth0")
 
     def listen(self, port: int) -> socket.socket:
         """Return a socket that listens on this host, for a thread of this process to serve."""

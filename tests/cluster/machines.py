@@ -25,10 +25,12 @@ import yaml
 from benchmarks.flink_cluster import (
     HOME,
     JOB_SERVER,
+    WORKERS,
     check_programs,
     flink_environment,
     flink_settings,
     make_library,
+    parent,
     wait_until,
 )
 from recordmill.runners.flink.rest import Cluster, ClusterError
@@ -92,9 +94,19 @@ class Command:
         self._out, self._err, self._on_end = out, err, on_end
         self._start = time.monotonic()
 
-    def end(self) -> Ended:
+    @property
+    def written(self) -> int:
+        """Number of bytes that it has printed so far."""
+        return self._out.stat().st_size + self._err.stat().st_size
+
+    @property
+    def err(self) -> str:
+        """Its messages so far."""
+        return self._err.read_text()
+
+    def end(self, seconds: float = _LIMIT) -> Ended:
         """Wait for its end."""
-        self.process.wait(_LIMIT)
+        self.process.wait(seconds)
         seconds = time.monotonic() - self._start
         code = self.process.returncode
         ended = Ended(code, self._out.read_text(), self._err.read_text(), seconds)
@@ -114,6 +126,7 @@ class Machines:
         self._stack = contextlib.ExitStack()
         self._network = Network((STORE, JOB_MANAGER, *TASK_MANAGERS, SUBMITTER))
         self._pools: dict[str, tuple[Pool, subprocess.Popen[bytes]]] = {}
+        self._flinks: dict[str, subprocess.Popen[bytes]] = {}  # JobManager and TaskManagers
         self._commands = 0
         self.runs: list[tuple[str, str]] = []  # exit codes and seconds of commands
 
@@ -202,6 +215,20 @@ class Machines:
         process = self._pools.pop(name)[1]
         process.kill()
         process.wait(_LIMIT)
+
+    def kill_flink(self, name: str) -> None:
+        """SIGKILL for the JobManager or the TaskManager of a machine, and for nothing else."""
+        process = self._flinks.pop(name)
+        process.kill()
+        process.wait(_LIMIT)
+
+    def workers(self, name: str) -> list[int]:
+        """Return the ids of the Python workers of a machine, and of their encoder processes.
+
+        The process that they are forked from is not one of them.
+        """
+        pool = self._pools[name][1].pid if name in self._pools else 0
+        return [pid for pid in self.hosts[name].processes(*WORKERS) if parent(pid) not in (0, pool)]
 
     def switch_off(self, name: str) -> None:
         """End all that runs on the machine of a TaskManager."""
@@ -310,7 +337,7 @@ class Machines:
         if "JAVA_HOME" in os.environ:
             environment["JAVA_HOME"] = os.environ["JAVA_HOME"]
         with self._log(name, program) as log:
-            self.hosts[name].start(
+            self._flinks[name] = self.hosts[name].start(
                 str(HOME / "bin" / f"{program}.sh"), "start-foreground",
                 user=user, environment=environment, stdout=log, stderr=log,
             )  # fmt: skip

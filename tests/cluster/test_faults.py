@@ -1,49 +1,29 @@
 """Faults of machines and of the store change nothing in the dataset."""
 
-import contextlib
-from collections.abc import Iterator
+import random
 
 import pytest
 
-from tests.cluster.conftest import LONG
-from tests.cluster.machines import STORE, TASK_MANAGERS, Machines, last_for
-from tests.paths import DEMO
+from tests.cluster.faults import KINDS, DisturbedJob, Watch
+from tests.cluster.machines import last_for
 
-
-@contextlib.contextmanager
-def _taskmanager_off(machines: Machines) -> Iterator[None]:
-    machines.switch_off(TASK_MANAGERS[1])
-    yield
-    machines.switch_on(TASK_MANAGERS[1])
-
-
-@contextlib.contextmanager
-def _pool_killed(machines: Machines) -> Iterator[None]:
-    machines.kill_pool(TASK_MANAGERS[1])
-    yield
-    machines.use_pool(TASK_MANAGERS[1])
-
-
+# Seconds that each lasts.
 FAULTS = {
-    "TaskManager off": (_taskmanager_off, 20),
-    "pool killed": (_pool_killed, 1),
-    "store cut off": (lambda machines: machines.cut_off(STORE), 20),
-    "store slow": (lambda machines: machines.store.answering(delay=0.5), 10),
-    "store answers 503": (lambda machines: machines.store.answering(status=503), 10),
+    "TaskManager off": 20,
+    "pool killed": 1,
+    "store cut off": 20,
+    "store slow": 10,
+    "store answers 503": 10,
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_in_the_middle_of_writing(sound, expected, name):
-    fault, seconds = FAULTS[name]
-    key = name.replace(" ", "-")
-    places = {"source": sound.fill("photos", DEMO), "output": sound.uri(key)}
-    command = sound.submit("images", *LONG, **places)
-    sound.wait_for_shards(command, key)
-    with fault(sound):
-        last_for(seconds)
-    if command.end().code != 0:
-        sound.wait_for_taskmanagers()
-        again = sound.submit("images", *LONG, **places).end()
-        assert again.code == 0, again.err
-    assert sound.objects(key) == expected
+    kind = KINDS[name]
+    with Watch(sound) as watch:
+        job = DisturbedJob(sound, watch, name.replace(" ", "-"))
+        sound.wait_for_shards(job.command, job.key)
+        with kind.strike(job, kind.wheres[-1], random.Random(0)):
+            last_for(FAULTS[name])
+        job.end_well()
+    job.check(expected)

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.cluster.conftest import LONG
+from tests.cluster.faults import LONG
 from tests.paths import DEMO
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
