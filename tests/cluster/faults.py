@@ -55,7 +55,7 @@ MOST_SILENCE = 60.0  # s between two lines of a command
 _EACH = 3  # faults of a job
 _LIMIT = 600.0  # s for a command that was disturbed
 _RUNNING = ("CREATED", "INITIALIZING", "RUNNING", "RESTARTING", "FAILING")
-_LOG = ROOT / "build" / "soak" / "cluster-faults.jsonl"
+LOG = ROOT / "build" / "soak" / "cluster-faults.jsonl"
 
 
 def local_files(folder: pathlib.Path) -> dict[str, str]:
@@ -377,7 +377,7 @@ def _run_all(first: int, count: int, log: pathlib.Path) -> None:
                 print(_row(found), flush=True)
                 different = found["different"]
                 if different:  # continue with machines without traces of this
-                    _keep_logs(machines, log.with_suffix(f".{seed}"))
+                    keep_logs(machines, log.with_suffix(f".{seed}"))
                 seed = _next_seed(seed + 1, count, log)
 
 
@@ -389,8 +389,9 @@ def _next_seed(first: int, count: int, log: pathlib.Path) -> int | None:
     return next(seed for seed in itertools.count(first) if seed not in done)
 
 
-def _keep_logs(machines: Machines, folder: pathlib.Path) -> None:
-    folder.mkdir(exist_ok=True)
+def keep_logs(machines: Machines, folder: pathlib.Path) -> None:
+    """Copy what all programs have written."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in machines.hosts:
         (folder / f"{name}.log").write_text(machines.logs(name))
     for path in machines.hosts[SUBMITTER].folder.glob("*.err"):
@@ -421,7 +422,7 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=100, help="of faults that strike")
     parser.add_argument("--seed", type=int, default=0, help="of the first job")
-    parser.add_argument("--log", type=pathlib.Path, default=_LOG)
+    parser.add_argument("--log", type=pathlib.Path, default=LOG)
     arguments = parser.parse_args()
     log: pathlib.Path = arguments.log
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.cluster.faults import KINDS, DisturbedJob, Watch
+from tests.cluster.faults import KINDS, DisturbedJob, Watch, run
 from tests.cluster.machines import last_for
 
 # Seconds that each lasts.
@@ -15,6 +15,9 @@ FAULTS = {
     "store slow": 10,
     "store answers 503": 10,
 }
+# Of the soak: a worker killed, a TaskManager cut off, SIGKILL; a worker, SIGKILL, the JobManager.
+SEEDS = (79, 317)
+_SECONDS = 20.0  # that an undisturbed job takes
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -27,3 +30,9 @@ def test_a_fault_in_the_middle_of_writing(sound, expected, name):
             last_for(FAULTS[name])
         job.end_well()
     job.check(expected)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_at_random_moments(sound, expected, seed):
+    found = run(sound, seed, expected, seconds=_SECONDS)
+    assert found["different"] == "", found
