@@ -147,6 +147,16 @@ def test_exports_of_cvat_in_yolo_are_read(tmp_path):
     assert made.manifest.ledger.inputs.filtered == 4
 
 
+@pytest.mark.parametrize("annotated", [True, False])
+def test_a_single_folder_is_no_class_beside_annotations(annotated, tmp_path):
+    files = {"all/obj.names": "cat\n", "all/data/0.png": "", "all/data/0.txt": ""}
+    root = put(tmp_path / "in", files)
+    given = ("--annotations", root) if annotated else ()
+    made = make(tmp_path / "out", "--input", root, *given, "--splits", "train=1", *_WHOLE)
+    notes = [note for note in made.manifest.notes if "which is the only class" in note]
+    assert len(notes) == (not annotated)
+
+
 _POLYGONS = {
     "classes.txt": "cat\ndog\n",
     "images/0.png": "",
@@ -293,6 +303,16 @@ def test_invalid_descriptions_of_keypoints_are_refused(yaml, message, tmp_path, 
             ["data.yaml and", "labels/train/classes.txt name different", "--labels-file"],
         ),
         (
+            {
+                **{"old/classes.txt": "dog\n", "old/labels/9.txt": "", "old/images/9.png": ""},
+                "data.yaml": _YAML,
+            },
+            [
+                "if each names those of its own folder, make a dataset of each (--input {0}/old"
+                " --annotations {0}/old, --input {0}/images --annotations {0}/labels), else pass"
+            ],
+        ),
+        (
             {f"images/{name}.txt": "" for name in ("train/0", "train/7", "val/1")},
             ["'images/train/0' and 'labels/train/0' are both annotations of the image", "6 of 7"],
         ),
@@ -304,8 +324,21 @@ def test_invalid_folders_of_yolo_are_refused(changed, messages, tmp_path, capsys
     code = images("--input", root, "--annotations", root, "--output", made, *_WHOLE)
     assert code == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert all(message in error for message in messages), error
+    assert all(message.format(root) in error for message in messages), error
     assert not (made / "dataset.json").exists()
+
+
+def test_folders_with_classes_of_their_own_are_read_apart(tmp_path):
+    files = {"old/classes.txt": "dog\n", "old/labels/9.txt": line(0, 10, 6, 30, 24)}
+    root = put(
+        tmp_path / "in", {**ULTRALYTICS, **files, "old/images/9.png": "", "data.yaml": _YAML}
+    )
+    for number, (place, labels, key, name) in enumerate(
+        [("old", "old", "images/9.png", "dog"), ("images", "labels", "train/0.png", "cat")]
+    ):
+        given = ("--input", root / place, "--annotations", root / labels, *_WHOLE)
+        made = make(tmp_path / str(number), *given)
+        assert found(made)[0][key] == [(name, (10, 6, 30, 24))]
 
 
 def test_an_image_with_two_files_of_yolo_is_rejected(tmp_path):
@@ -708,6 +741,9 @@ def test_metadata_of_the_hub_holds_boxes(more, labels, tmp_path):
         "test/0.png": [(labels[0], (20, 6.5, 40, 30.5))],
     }
     assert made.manifest.labels == labels
+    notes = [note for note in made.manifest.notes if "numbers without names (0, 1)" in note]
+    assert len(notes) == (not more)
+    assert all("--labels-file names them" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -933,6 +969,8 @@ def test_tables_of_the_hub_hold_images_and_boxes(named, listed, tmp_path):
         corners = np.round(boxes_of(one), 2).tolist()
         assert [*zip(names, map(tuple, corners), strict=True)] == boxes
     assert made.manifest.labels == (first, second)
+    unnamed = any("numbers without names (0, 1)" in note for note in made.manifest.notes)
+    assert unnamed is not named
 
 
 def test_options_of_boxes_apply_to_tables(tmp_path):

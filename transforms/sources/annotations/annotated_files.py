@@ -35,6 +35,7 @@ _COUNTED = 1 << 12  # images counted at a time
 _SHOWN = 3  # names in a message
 _AMBIGUOUS = 0.5  # largest fraction of annotations whose images are rejected as ambiguous
 _NO_RULES = ObjectRules()
+_REPLACING = frozenset((OBJECTS, batch.LABEL, batch.LABELS))  # columns instead of labels of folders
 MASKS = "masks"  # filter reason of masks among the images
 
 
@@ -106,7 +107,7 @@ class AnnotatedFiles:
         ]
         matcher.refuse_ambiguous(least=_AMBIGUOUS)
         for part, at in found:
-            yield dataclasses.replace(part, rows=None)
+            yield dataclasses.replace(part, rows=None, notes=self._still_true(part, annotations))
             if part.rows is not None:
                 for one in self._join(part.rows, at, matcher, objects, unread):
                     joined = joined or bool(one.rows)
@@ -128,6 +129,12 @@ class AnnotatedFiles:
         notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
         notes += self._absent_notes(absent if dropped else ())
         yield ListingPart(notes=notes, facts=facts)
+
+    def _still_true(self, part: ListingPart, annotations: AnnotationReader) -> Sequence[Note]:
+        """Return the notes on files, without those on folders whose labels are replaced."""
+        if _REPLACING.isdisjoint(annotations.fields.names):
+            return part.notes
+        return [note for note in part.notes if note.code != "no-classes"]
 
     def _note(self, text: str) -> Note:
         """Return a text about the annotations as a note."""

@@ -10,7 +10,7 @@ Source: https://huggingface.co/docs/datasets/image_dataset#object-detection.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.class_names import class_order
-from recordmill.notes import LeftUnread
+from recordmill.notes import LeftUnread, Note
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model.annotations import (
@@ -44,6 +44,7 @@ CATEGORIES = ("categories", "category", "labels", "label", "classes", "class")
 _KNOWN = frozenset(("bbox", "id", "area", *CATEGORIES))
 _CARD = "README.md"  # whose first lines are YAML between lines of dashes
 _SHOWN = 60  # characters of a value in a message
+_FEW = 3  # numbers of categories in a note
 
 
 def read_metadata(places: Sequence[Location], classes: Sequence[str] | None) -> AnnotationTable:
@@ -76,6 +77,7 @@ class _Metadata:
         self._rejects: list[Reject] = []
         self._unread = LeftUnread()
         self._has_objects = False
+        self._numbers: set[int] = set()  # categories that are numbers
 
     def read(self, file: Location, folder: str) -> None:
         """Read a file. folder: prefix of the names of its images."""
@@ -114,6 +116,8 @@ class _Metadata:
         for corners, label in parse_objects(lists, self._names):
             self._objects.add(at, corners, label)
         others = {field: value for field, value in lists.items() if field not in _KNOWN}
+        key = next((one for one in CATEGORIES if one in lists), CATEGORIES[0])
+        self._numbers.update(one for one in lists.get(key, []) if type(one) is int)
         if others:
             count_unread(self._unread, others, such_as=f"those of {name}")
 
@@ -138,9 +142,23 @@ class _Metadata:
             faults=self._faults,
             classes=tuple(dict.fromkeys([*classes, *class_order(found)])),
             rejects=self._rejects,
-            notes=self._unread.notes(),
+            notes=[*number_notes(self._names, self._numbers), *self._unread.notes()],
             by_stem=False,
         )
+
+
+def number_notes(names: Sequence[str] | None, numbers: Collection[int]) -> list[Note]:
+    """Return a note if categories are numbers without names.
+
+    Args:
+      names: Names of categories that are numbers; None without any.
+      numbers: Categories of objects that are numbers.
+    """
+    if names is not None or not numbers:
+        return []
+    shown = ", ".join(map(str, sorted(numbers)[:_FEW])) + (", ..." if len(numbers) > _FEW else "")
+    text = f"the classes of boxes are numbers without names ({shown}), and are named by their"
+    return [Note("annotations", f"{text} numbers: {option_name('labels_file')} names them")]
 
 
 def parse_objects(objects: Any, names: Sequence[str] | None) -> list[tuple[Corners, str]]:

@@ -232,7 +232,8 @@ def open_yolo(
         elif other is not None:
             raise ConfigError(
                 f"{option_name('annotations', folder)}: {first.where} and {other.where} name"
-                f" different classes: pass the right file as {option_name('labels_file')}"
+                f" different classes: {_advice(folder, other.where.parent, found.arguments)}pass"
+                f" the right file as {option_name('labels_file')}"
             )
     return YoloReader(
         **found.arguments,
@@ -240,6 +241,33 @@ def open_yolo(
         notes=notes,
         polygons=polygons,
         pose=_pose(texts),
+    )
+
+
+def _advice(folder: Location, inner: Location, found: Mapping[str, Any]) -> str:
+    """Return how to read two folders with classes of their own, for an error message.
+
+    Args:
+      folder: The folder of annotations.
+      inner: A folder in it, with a file of class names.
+      found: The files of annotations, as `list_annotations` returns them.
+
+    Returns:
+      An empty text if the inner folder has no annotations, or only them, without images.
+    """
+    below = inner.path.removeprefix(folder.path).strip("/")
+    names = [name for name in found["names"] if name.startswith(f"{below}/")]
+    labels = {of for _, of in found["folders"]}
+    if not below or not names or not labels.isdisjoint(below.split("/")):
+        return ""
+    commands = [(inner, inner)]
+    others = {name.partition("/")[0] for name in {*found["names"]}.difference(names)}
+    for images, of in found["folders"]:
+        if others == {of} and (folder / images).is_dir():
+            commands.append((folder / images, folder / of))
+    read = (f"{option_name('input', a)} {option_name('annotations', b)}" for a, b in commands)
+    return (
+        f"if each names those of its own folder, make a dataset of each ({', '.join(read)}), else "
     )
 
 

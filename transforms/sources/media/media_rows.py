@@ -115,7 +115,8 @@ class MediaRows(PathOptions, RecordRows):
                 classes |= self._classes_in(part.rows, self.objects)
         if self.objects is not None:
             labels = self.objects.classes(classes)
-            yield ListingPart(facts=InputFacts(labels=labels))
+            notes = self.objects.notes(classes)
+            yield ListingPart(notes=notes, facts=InputFacts(labels=labels))
 
     def _classes_in(self, sections: pa.RecordBatch, objects: ObjectColumns) -> set[str]:
         """Return the classes of the boxes of sections. Invalid boxes are rejected later."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.format.class_names import class_order
+from recordmill.notes import Note
 from recordmill.option_names import option_name
 from recordmill.transforms.model.annotations import (
     OBJECTS,
@@ -23,7 +24,12 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.annotations.annotated_files import AnnotatedRows
-from recordmill.transforms.sources.annotations.hub_metadata import CATEGORIES, parse_objects
+from recordmill.transforms.sources.annotations.annotation_files import is_digits
+from recordmill.transforms.sources.annotations.hub_metadata import (
+    CATEGORIES,
+    number_notes,
+    parse_objects,
+)
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.row_formats.columnar.columnar import ColumnarFile
@@ -45,11 +51,13 @@ class ObjectColumns:
       names: Names of the categories by their numbers; None if neither an option nor the metadata
         of the table names them.
       given: Whether an option names them.
+      numbered: Whether categories are numbers.
       rules: For images with objects.
     """
 
     columns: tuple[str, ...]
     names: tuple[str, ...] | None = None
+    numbered: bool = dataclasses.field(default=False, compare=False)
     given: bool = False
     rules: ObjectRules = ObjectRules()  # noqa: RUF009, it is frozen
 
@@ -118,6 +126,11 @@ class ObjectColumns:
         labels = ObjectLabels(self.rules)
         return labels.classes(self.names or tuple(class_order(found)))
 
+    def notes(self, found: set[str]) -> list[Note]:
+        """Return a note on numbers without names. found: classes of the objects."""
+        numbers = [int(name) for name in found if is_digits(name)] if self.numbered else []
+        return number_notes(self.names, numbers)
+
     def apply(self, rows: pa.RecordBatch) -> Iterator[ListingPart]:
         """Yield rows with the columns of `read`, by the rules."""
         held = [OBJECTS, SIDES]
@@ -157,7 +170,11 @@ def object_columns(
     if names is None:
         names = next(_names_of(features_of(schema).get(NAME), category), None)
     known = None if names is None else tuple(names)
-    return ObjectColumns(columns=columns, names=known, given=given, rules=rules)
+    values = kind.field(category).type
+    while pa.types.is_list(values) or pa.types.is_large_list(values):
+        values = values.value_type
+    numbered = pa.types.is_integer(values)
+    return ObjectColumns(columns=columns, names=known, given=given, numbered=numbered, rules=rules)
 
 
 def _names_of(feature: object, category: str, *, inside: bool = False) -> Iterator[tuple[str, ...]]:
