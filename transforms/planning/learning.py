@@ -26,7 +26,6 @@ from recordmill.transforms.model.second_look import NotedAnalysis, SecondLook
 from recordmill.transforms.planning.look_again import look_again
 from recordmill.transforms.planning.planning_pass import PartSummary
 from recordmill.transforms.staged import spill
-from recordmill.transforms.staged.listing import SYSTEM
 from recordmill.transforms.staged.spill import Piece
 
 ITEM = "item"
@@ -94,6 +93,8 @@ class _CollectCounts(beam.DoFn):
         records = pa.RecordBatch.from_pydict({_RECORDS: pa.array([self._records])})
         self.start_bundle()
         pieces = spill.into_buckets(counts, ITEM, self._staging)
+        # The columns of counts have to be known even if there are no items.
+        pieces = pieces or [(0, spill.inline(counts))]
         return [(limits.PARTITIONS, spill.inline(records)), *pieces]
 
 
@@ -118,6 +119,8 @@ class _Learner:
         selected: Sequence[pa.RecordBatch],
         answers: Sequence[pa.RecordBatch] = (),
     ) -> Learned:
+        if not selected:  # no record of any split, which the verdict on the run reports
+            return Learned(artifacts=self.given)
         of_records = [part for part in selected if _RECORDS in part.schema.names]
         records = sum(sum(part[_RECORDS].to_pylist()) for part in of_records)
         counts = self._counts([*selected, *answers])
@@ -134,15 +137,10 @@ class _Learner:
 
     def ask(self, _: bytes, selected: Sequence[pa.RecordBatch]) -> Sequence[Any]:
         assert isinstance(self.analysis, SecondLook), self.analysis
-        return self.analysis.ask(self._counts(selected))
+        return self.analysis.ask(self._counts(selected)) if selected else ()
 
     def _counts(self, selected: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        items = [part for part in selected if _RECORDS not in part.schema.names]
-        return add_up(items) if items else self.analysis.count(self._no_rows())
-
-    def _no_rows(self) -> pa.RecordBatch:
-        names = (*SYSTEM, *self.analysis.columns)
-        return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
+        return add_up([part for part in selected if _RECORDS not in part.schema.names])
 
 
 def learn(
