@@ -18,7 +18,7 @@ from recordmill.profile import drift, statistics_file
 from recordmill.profile.statistics_file import STATISTICS
 from recordmill.storage.files import shown
 from recordmill.transforms.checks.violations import drift_above, drift_violations
-from recordmill.transforms.planning.refusals import refusal
+from recordmill.transforms.planning.refusals import records_of, refusal
 
 
 def keeps_limits(published: Published, config: CommonConfig, request: SchemaRequest) -> bool:
@@ -62,7 +62,7 @@ def _rejects(published: Published, config: CommonConfig) -> Iterator[str]:
     inputs, records, copies = ledger.inputs, ledger.records, ledger.copies
     for noun, rejected, seen in (
         ("inputs", inputs.rejected, inputs.read + inputs.rejected),
-        ("records", records.rejected, records.made),
+        (records_of(ledger.unit), records.rejected, records.made),
         (
             "records and their copies",
             records.rejected + copies.rejected,

@@ -244,3 +244,46 @@ def test_notes_that_a_run_never_makes_cannot_fail_it(tmp_path, capsys, command, 
     assert run(*given, *argv) == 2
     assert message in capsys.readouterr().err
     assert run(*given, *argv[:-1], "all", "--limit", "1") in (0, 1)
+
+
+def test_rejected_windows_are_compared_with_windows(tmp_path, capsys):
+    """Rows are many times as many, and dilute them."""
+    given = [n if n % 20 != 10 or n < 60 else "" for n in range(200)]
+    lines = [f"2026-01-01 00:{n // 60:02}:{n % 60:02},{n},{y}" for n, y in enumerate(given)]
+    (tmp_path / "rows.csv").write_text("\n".join(["time,x,y", *lines]) + "\n")
+    given = ("sensor", "--input", tmp_path / "rows.csv", "--time-column", "time", "--window", "10")
+    given += ("--horizon", "1", "--target", "y", "--output", tmp_path / "out")
+    given += ("--split-by", "time", "--splits", "train=1")
+    assert run(*given, "--max-reject-fraction", 0.05) == 1
+    error = capsys.readouterr().err
+    rejected, made = map(int, re.findall(r"error: (\d+) of (\d+) windows were rejected", error)[0])
+    assert rejected / 200 < 0.05 < rejected / made
+    assert not (tmp_path / "out" / "dataset.json").exists()
+    assert run(*given, "--max-reject-fraction", rejected / made + 0.01) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "columns", "options"),
+    [
+        ("text", "text,label", ("--tokenizer", "words")),
+        ("text", "text,label", ("--tokenizer", "words", "--features", "tfidf")),
+        ("table", "x,label", ("--zscore", "x", "--types", "x=float")),
+        ("table", "x,label", ("--impute", "x=median", "--types", "x=float")),
+    ],
+)
+def test_learning_from_no_record_leaves_the_verdict_on_rejects(
+    tmp_path, capsys, command, columns, options
+):
+    (tmp_path / "rows.csv").write_text(f"{columns}\n1,\n2,\n")
+    argv = ("--input", tmp_path / "rows.csv", "--output", tmp_path / "out", *options)
+    assert run(command, *argv) == 1
+    assert "error: 2 of 2 inputs were rejected" in capsys.readouterr().err
+
+
+def test_learning_from_no_conversation_leaves_the_verdict_on_rejects(tmp_path, capsys):
+    turns = [{"role": "user", "content": "a question without an answer"}]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    argv = ("--chat-column", "messages", "--tokenizer", "words", "--max-length", 8)
+    argv += ("--input", tmp_path / "rows.jsonl", "--output", tmp_path / "out")
+    assert run("text", *argv) == 1
+    assert "error: 1 of 1 inputs were rejected" in capsys.readouterr().err

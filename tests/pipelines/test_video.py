@@ -188,7 +188,7 @@ def test_too_many_clips_that_are_spoilt_end_the_job(tmp_path, capfd) -> None:
     spoil(make_film(root / "x.mkv", 60, size=(96, 128), options=CLOSED_GOP), 2)
     options = ("--input", root, "--output", tmp_path / "out", *ALL, "--clip-frames", 4)
     assert run("video", *options, "--max-reject-fraction", 0) == 1
-    assert "of 15 records were rejected" in capfd.readouterr().err
+    assert "of 15 clips were rejected" in capfd.readouterr().err
     made = make(
         tmp_path / "out", "--input", root, *ALL, "--clip-frames", 4, "--max-reject-fraction", 0.9,
         command="video",

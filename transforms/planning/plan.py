@@ -170,7 +170,9 @@ def make_plan(
         seen,
         run.max_reject_fraction,
         invalid=invalid,
+        records=rejected,
         made=made,
+        unit=run.unit,
         examples=_rejects(parts, run.staging) if run.is_custom else None,
     )
     records = sum(sum(counts.values()) for counts in survey.counts.values())

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from recordmill.errors import Reject
 from recordmill.format.class_names import are_integers, equal_numbers
+from recordmill.format.ledger import INPUT
 from recordmill.format.split_names import UNMAPPED, is_split_name
 from recordmill.gates import fraction, is_within
 from recordmill.job.staging import Verdict
@@ -27,19 +28,30 @@ def refusal_of(
     max_fraction: float,
     *,
     invalid: int,
+    records: int,
     made: int,
+    unit: str = INPUT,
     examples: Sequence[Reject] | None = None,
 ) -> Verdict | None:
-    """Return the verdict if too many inputs, or too many of their records, were rejected.
+    """Return the verdict if too many inputs, or too many records, were rejected.
 
-    rejected: number of rejects: inputs, and `invalid` records of inputs that have several.
-    seen: number of inputs. made: number of records that inputs should have given. examples: as in
+    Where an input is one record, the second fraction never exceeds the first. Windows are fewer
+    than the rows that they are cut from, so only the second one judges them.
+
+    rejected: number of rejects: inputs, and records, of which `invalid` are records of inputs that
+      have several. seen: number of inputs. records: number of rejected records. made: number of
+      records that inputs should have given. unit: name of a record in the ledger. examples: as in
       `refusal`.
     """
     found = refusal(rejected - invalid, seen, max_fraction, examples=examples)
-    if found is None and invalid:
-        found = refusal(invalid, made, max_fraction, noun="records", examples=examples)
+    if found is None:
+        found = refusal(records, made, max_fraction, noun=records_of(unit), examples=examples)
     return found
+
+
+def records_of(unit: str) -> str:
+    """Return the plural noun for records. unit: name of a record in the ledger."""
+    return "records" if unit == INPUT else f"{unit}s"
 
 
 def refusal(

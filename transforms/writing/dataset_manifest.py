@@ -126,7 +126,9 @@ def publish_dataset(
             seen,
             run.max_reject_fraction,
             invalid=sum(part.invalid for part in parts),
+            records=ledger.records.rejected,
             made=ledger.records.made,
+            unit=run.unit,
             examples=examples,
         )
     if verdict is None and ledger.copies.planned:
