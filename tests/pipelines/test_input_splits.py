@@ -4,6 +4,7 @@ Each data type gets the same folders through the command line; what differs is t
 """
 
 import pathlib
+import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -346,6 +347,10 @@ def test_splits_in_a_single_folder_are_not_mixed(command, tmp_path, capsys):
     told = capsys.readouterr().err
     assert message in told
     assert f"pass --input {tmp_path / 'in'}/data" in told
+    fill(tmp_path / "in", write, "data/notes/a/1")
+    assert run(command, *argv, "--input", tmp_path / "in") == 2
+    assert message in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "in/data/notes")
     assert run(command, *argv, "--input", tmp_path / "in" / "data") == 0
 
 

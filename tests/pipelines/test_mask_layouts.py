@@ -181,6 +181,8 @@ def test_several_suffixes_as_in_drive(tmp_path):
             mask = png(Image.fromarray(ids))
             write(tmp_path, f"in/{split}/1st_manual/{number}_manual1.png", mask)
             write(tmp_path, f"in/{split}/mask/{number}_{split}_mask.png", mask)
+            if split == "test":  # of a second reader
+                write(tmp_path, f"in/{split}/2nd_manual/{number}_manual2.png", mask)
     made = make(
         tmp_path / "out",
         *("--input", tmp_path / "in", "--masks", tmp_path / "in" / "*" / "1st_manual", *OPTIONS),

@@ -310,9 +310,10 @@ def _lay_out_one(
             found = []  # the walk rejects the folder
         if inputs.split_from == "auto" and any(map(canonical_split, found)):
             where = f"{root.given}/{folders[0]}" if archives is None else "that folder, unpacked"
+            named = [*filter(canonical_split, found)]
             raise ConfigError(
                 f"{root.given} holds a single folder, {folders[0]!r}, whose folders have names of"
-                f" splits ({some(found)}): pass {option_name('input', where)}; {IGNORE}"
+                f" splits ({some(named)}): pass {option_name('input', where)}; {IGNORE}"
             )
         if archives is None:
             inner = tuple(f"{folders[0]}/{name}" for name in found)

@@ -23,6 +23,7 @@ _WORDS = (
     "annot(ation)?s?|((semantic|segmentation)[-_ ]?)?(masks?|labels?)|gt|gtfine|gtcoarse"
     "|ground[-_ ]?truths?"
     "|seg|segmentations?|segmentationclass(aug|raw)?|trimaps?"
+    "|(1st|2nd)[-_ ]manual"  # of two readers, in DRIVE
 )
 # Ids of objects, not of classes.
 _OBJECTS = re.compile(rf"segmentationobject{_FORMAT}", re.IGNORECASE)
