@@ -170,9 +170,10 @@ class ReadStep(OrderedStep):
       group_from: Part of the path of a file that is its group, as for `label_from`. Default: paths
         give no groups.
       split_map: {value: split} of the values of `split_column` or `split_from`, such as
-        `{"5": "test", "*": "train"}`; `*` stands for all other values.
+        `{"5": "test", "*": "train"}`; `*` stands for all other values. The split `none`
+        leaves records out.
       split_files: {split: path of a list of the names of its files}, one per line; `*` in place of
-        a path stands for all files in no list.
+        a path stands for all files in no list. The split `none` leaves files out.
       column_from: {column: part of paths, as for `label_from`} of columns of text that paths give.
       key_from: Part of the path of a file that is the key of its record. Default: the whole path.
     """

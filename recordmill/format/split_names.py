@@ -29,6 +29,8 @@ _ENDS = re.compile(r"[-_ ]?(set|(19|20)\d\d)$")
 _BEGINS = re.compile(r"split[-_ ]|[^\W\d][\w .-]*=")  # of TFX's Split-train, and of split=train
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+$")
 UNMAPPED = "no split for the value "  # followed by a value, in place of a split; not a valid name
+NOTHING = "none"  # in an option, in place of a split: the records are left out
+LEFT_OUT = "left out by "  # followed by the option, in place of a split; not a valid name
 _SIMILAR = 0.75  # of the letters
 
 
@@ -52,12 +54,17 @@ def mapped_split(value: str, split_map: Mapping[str, str]) -> str:
 
     Args:
       value: The value; 5.0 is 5, as columns with missing values hold it.
-      split_map: {value: split}; `*` stands for all other values.
+      split_map: {value: split}; `*` stands for all other values, `none` becomes `LEFT_OUT`.
     """
     split = split_map.get(value) or split_map.get(_WHOLE.sub(r"\1", value)) or split_map.get("*")
     if split is None:
         return UNMAPPED + value
-    return canonical_split(split) or split
+    return option_split(split, "split-map")
+
+
+def option_split(name: str, option: str) -> str:
+    """Return the split that an option names, `LEFT_OUT` followed by the option for `none`."""
+    return LEFT_OUT + option if name == NOTHING else canonical_split(name) or name
 
 
 def misspelt_split(name: str) -> str | None:

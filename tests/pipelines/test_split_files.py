@@ -136,7 +136,8 @@ ERRORS = {
     "no list": (
         {"test": "a/0.png\n"},
         "",
-        "11 files are in no list: 'a/10.png', 'a/2.png', 'a/4.png', ...; add train=*",
+        "11 files are in no list: 'a/10.png', 'a/2.png', 'a/4.png', ...; add none=* to leave out"
+        " these files, or train=*",
     ),
     "other names": (
         {"test": "a/0.jpeg\nx\ny\nz\n"},
@@ -161,6 +162,33 @@ def test_lists_that_cannot_be_are_errors(name, tmp_path, capsys):
     argv = ("images", "--input", place, "--size", 8, "--output", tmp_path / "out")
     assert run(*argv, "--split-files", lists(tmp_path, **names) + more) == 2
     assert message.format(place=tmp_path) in capsys.readouterr().err
+
+
+def test_files_in_no_list_may_be_left_out(tmp_path):
+    place = photos(tmp_path / "in")
+    given = lists(tmp_path, test="a/0.png\nb/1.png\n", train="a/2.png\n")
+    argv = ("images", "--input", place, "--size", 8, "--split-files")
+    made = make(tmp_path / "out", *argv, f"{given},none=*")
+    assert splits(made) == {"train": {"a/2.png"}, "test": {"a/0.png", "b/1.png"}}
+    assert made.manifest.ledger.filtered.inputs == {"split-files": 9}
+    made = make(tmp_path / "rest", *argv, given.replace("test=", "none=") + ",test=*")
+    assert {name: len(keys) for name, keys in splits(made).items()} == {"train": 1, "test": 9}
+    assert made.manifest.ledger.filtered.inputs == {"split-files": 2}
+
+
+def test_annotations_of_files_left_out_are_no_absent_ones(tmp_path):
+    place = photos(tmp_path / "in")
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+    for number in range(4):
+        (place / "ab"[number % 2] / f"{number}.xml").write_text(
+            f"<annotation><object><name>a</name>{box}</object></annotation>"
+        )
+    given = lists(tmp_path, test="a/0\n", train="b/1\n") + ",none=*"
+    argv = ("images", "--input", place, "--annotations", place, "--size", 8, "--split-files")
+    made = make(tmp_path / "out", *argv, given)
+    assert splits(made) == {"train": {"b/1.png"}, "test": {"a/0.png"}}
+    assert not made.rejects
+    assert made.manifest.ledger.filtered.inputs["split-files"] == 10
 
 
 @pytest.mark.parametrize(("inner", "task"), [("", "Main"), ("/JPEGImages", "Segmentation")])

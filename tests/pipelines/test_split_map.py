@@ -51,6 +51,25 @@ def test_values_of_a_column_are_mapped_to_splits(extension, tmp_path):
     assert counts(made) == {"train": 34, "validation": 10, "test": 10}
 
 
+@pytest.mark.parametrize("extension", ["csv", "floats.parquet"])
+def test_values_may_be_left_out(extension, tmp_path):
+    argv = ("table", "--input", folds(tmp_path, extension), "--split-column", "fold")
+    argv = (*argv, "--splits", "train=1")  # of the rows without a value
+    made = make(tmp_path / "out", *argv, "--split-map", "5=test,4=none,*=train")
+    assert counts(made) == {"train": 34, "test": 10}
+    reasons = made.manifest.ledger.filtered
+    assert {**reasons.inputs, **reasons.records} == {"split-map": 10}
+
+
+def test_folders_may_be_left_out(tmp_path):
+    for number in range(6):
+        make_picture(tmp_path / "in" / f"201{number}" / "a" / f"{number}.png", number)
+    argv = ("images", "--input", tmp_path / "in", "--size", 8, "--split-from", "top")
+    made = make(tmp_path / "out", *argv, "--split-map", "2010=test,2011=train,*=none")
+    assert counts(made) == {"train": 1, "test": 1}
+    assert made.manifest.ledger.filtered.inputs == {"split-map": 4}
+
+
 def test_values_without_a_split_are_listed(tmp_path, capsys):
     argv = ("table", "--input", folds(tmp_path, "csv"), "--split-column", "fold", "--output")
     assert run(*argv, tmp_path / "out", "--split-map", "5=test,4=validation") == 1

@@ -25,6 +25,7 @@ from recordmill.format.class_names import (
     name_key,
     value_name,
 )
+from recordmill.format.split_names import LEFT_OUT
 from recordmill.notes import Note
 from recordmill.option_checks import list_text
 from recordmill.storage.files import Location
@@ -137,10 +138,17 @@ class LabelRules:
         )
 
     def apply(self, rows: pa.RecordBatch) -> Selected:
-        """Return the rows with their new labels, and those left out.
+        """Return the rows with their new labels, and those left out, also by their split.
 
         rows: with the columns `__key__` and `__label__`.
         """
+        rows, by_split = _leave_out_splits(rows)
+        selected = self._apply(rows)
+        if not by_split:
+            return selected
+        return selected._replace(filtered=dict(sorted({**selected.filtered, **by_split}.items())))
+
+    def _apply(self, rows: pa.RecordBatch) -> Selected:
         if self == LabelRules():
             return Selected(rows)
         filtered: Counter[str] = Counter()
@@ -280,6 +288,23 @@ class LabelRules:
                 why += f"; {near!a} differs from it only by {difference(label, near)}"
             rejects.append(Reject(key, "read", Reason.BAD_VALUE, why))
         return rejects
+
+
+def _leave_out_splits(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, int]]:
+    """Return the rows that no option for splits leaves out, and {option: number of the others}."""
+    if (known := left_out_by_split(rows)) is None:
+        return rows, {}
+    options = rows[batch.SPLIT].filter(known).value_counts()
+    counts = {one["values"].removeprefix(LEFT_OUT): one["counts"] for one in options.to_pylist()}
+    return rows.filter(pc.invert(known)), counts
+
+
+def left_out_by_split(rows: pa.RecordBatch) -> pa.Array | None:
+    """Return whether an option for splits leaves rows out, bool[n]; None if it leaves out none."""
+    if batch.SPLIT not in rows.schema.names or not pa.types.is_string(rows[batch.SPLIT].type):
+        return None
+    known = pc.fill_null(pc.starts_with(rows[batch.SPLIT], LEFT_OUT), False)
+    return known if known.true_count else None
 
 
 def alike_classes(labels: Sequence[str]) -> Iterator[Note]:

@@ -100,7 +100,7 @@ def unusable_splits(names: Collection[str]) -> list[str]:
         more = f" and {len(values) - _NAMES} more" if len(values) > _NAMES else ""
         return [
             f"{option_name('split_map')}: no split for {', '.join(values[:_NAMES])}{more}: add the"
-            " values, or *=train for all other values"
+            " values, or *=train for all other values (*=none leaves them out)"
         ]
     return [
         f"the input names a split {name!r}, expected letters, digits, _ and -, because files are"

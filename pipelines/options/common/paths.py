@@ -59,7 +59,7 @@ class PathsConfig:
         repeat=True,
         metavar="VALUE=SPLIT,...",
         help="Splits of the values of --split-column or --split-from, such as"
-        " 5=test,4=validation,*=train; * stands for all other values.",
+        " 5=test,4=validation,*=train; * stands for all other values. none leaves them out.",
     )
 
     split_files: Mapping[str, str] = option(
@@ -72,7 +72,7 @@ class PathsConfig:
         metavar="SPLIT=FILE,...",
         help="Lists of names of the files of each split: one name or path per line, with or without"
         " extension, such as test=testing_list.txt,validation=validation_list.txt,train=*; * stands"
-        " for all files in no list.",
+        " for all files in no list. none=* leaves these out.",
     )
 
     column_from: Mapping[str, str] = option(

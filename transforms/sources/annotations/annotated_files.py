@@ -21,6 +21,7 @@ from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS, Indices
+from recordmill.transforms.model.label_rules import left_out_by_split
 from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
@@ -289,7 +290,10 @@ class AnnotatedRows(NamedTuple):
         faults = {row: RejectCause(Reason.BAD_VALUE, text) for row, text in found.items()}
         kept = np.ones(len(self.rows), np.bool_)
         kept[[*faults]] = False
-        lacking = np.flatnonzero(kept & self.blank & (unannotated != "keep")).tolist()
+        lacks = kept & self.blank & (unannotated != "keep")
+        if (left_out := left_out_by_split(self.rows)) is not None:
+            lacks &= ~left_out.to_numpy(zero_copy_only=False)  # counted by the option, not here
+        lacking = np.flatnonzero(lacks).tolist()
         kept[lacking] = False
         keys = self.rows[batch.KEY]
         for row in lacking if unannotated == "reject" else ():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from recordmill.errors import ConfigError
-from recordmill.format.split_names import canonical_split
+from recordmill.format.split_names import LEFT_OUT, NOTHING, option_split
 from recordmill.notes import Note, count_of
 from recordmill.option_files import expect_plain_text, read_option_file
 from recordmill.option_names import option_name
@@ -18,6 +18,7 @@ from recordmill.transforms.sources.folders.path_matcher import (
     path_to_match,
 )
 
+_OPTION = "split-files"
 REST = "*"  # in place of a list: all files that no list names
 _SHOWN = 3  # names in a message
 _COMPARED = 1000  # files in no list to which the nearest name is looked for, at most
@@ -51,12 +52,12 @@ class SplitLists:
 
     def __init__(self, files: Mapping[str, str]) -> None:
         """Read the lists. files: {split: path of its list, or `REST`}. Raises ConfigError."""
-        self._files = {canonical_split(split) or split: path for split, path in files.items()}
+        self._files = {option_split(split, _OPTION): path for split, path in files.items()}
         rest = [split for split, path in self._files.items() if path == REST]
         if len(rest) > 1:
             raise ConfigError(
                 f"{option_name('split_files')}: expected {REST} for one split, got it for"
-                f" {' and '.join(rest)}"
+                f" {' and '.join(map(_shown, rest))}"
             )
         self._rest = rest[0] if rest else None
         self._lines: dict[str, _Line] = {}
@@ -124,7 +125,7 @@ class SplitLists:
             raise ConfigError(
                 f"{option_name('split_files')}: {self._count:,} {are} in no list:"
                 f" {_quoted(self._unlisted)}{', ...' if self._count > _SHOWN else ''}; add"
-                f" train={REST} for all files in no list, or select files with a pattern"
+                f" {NOTHING}={REST} to leave out these files, or train={REST} to make them a split"
             )
         if not unused:
             return []
@@ -152,7 +153,11 @@ class SplitLists:
             raise ConfigError(f"{self._named(split)}: expected one name per line, got none")
 
     def _named(self, split: str) -> str:
-        return option_name("split_files", f"{split}={self._files[split]}")
+        return option_name("split_files", f"{_shown(split)}={self._files[split]}")
+
+
+def _shown(split: str) -> str:
+    return NOTHING if split.startswith(LEFT_OUT) else split
 
 
 def _quoted(names: Sequence[str]) -> str:
