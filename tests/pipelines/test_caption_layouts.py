@@ -374,3 +374,62 @@ def test_the_note_on_texts_beside_images_names_the_option(photos, tmp_path):
     assert "0.txt (--captions-from .txt reads captions)" in note
     made = make(tmp_path / "read", "--input", shard, "--captions-from", ".txt", *SPLIT)
     assert not [note for note in made.manifest.notes if note.code == "left-unread"]
+
+
+BOX = "image,xmin,ymin,xmax,ymax,class,split"
+DIVIDED = {
+    "captions.csv": ["image,caption,split", "0.jpg,a,test", "1.jpg,b,train", "2.jpg,c,train"],
+    "boxes.csv": [BOX, *(f"{n}.jpg,1,1,9,9,a,{s}" for n, s in enumerate(["test", *["train"] * 2]))],
+    "metadata.jsonl": [
+        json.dumps({"file_name": f"{n}.jpg", "text": "a", "split": "train" if n else "test"})
+        for n in range(3)
+    ],
+    "objects.jsonl": [
+        json.dumps(
+            {
+                "file_name": f"{n}.jpg",
+                "objects": {"bbox": [[1, 1, 9, 9]], "categories": [0]},
+                "split": "train" if n else "test",
+            }
+        )
+        for n in range(3)
+    ],
+}
+
+
+@pytest.mark.parametrize("table", DIVIDED)
+def test_splits_in_a_table_of_annotations_are_noted(photos, tmp_path, table):
+    path = photos / table
+    path.write_text("\n".join(DIVIDED[table]))
+    argv = ("--annotations", path, "--num-shards", 1, "--size", 16)
+    argv += ("--annotation-format", "hub") if table == "objects.jsonl" else ()
+    made = make(tmp_path / "out", "--input", photos, *argv, "--splits", "train=1")
+    (note,) = [note for note in made.manifest.notes if note.code == "splits"]
+    also = " --drop-columns objects" if table == "objects.jsonl" else ""
+    given = f"--input {path}{also}"
+    assert f"{table}: the column 'split' was not read: {given} reads the images" in note
+    given = ("--split-from", "none", "--splits", "train=1")
+    made = make(tmp_path / "none", "--input", photos, *argv, *given)
+    assert not [note for note in made.manifest.notes if note.code == "splits"]
+    made = make(tmp_path / "listed", "--input", path, *argv, *also.split())
+    assert not [note for note in made.manifest.notes if note.code == "splits"]
+    assert {split: len(made.keys(split)) for split in made.manifest.splits} == {
+        "test": 1,
+        "train": 2,
+    }
+
+
+def test_a_table_with_several_rows_per_image_is_no_listing_of_splits(photos, tmp_path):
+    path = tmp_path / "boxes.csv"
+    path.write_text("\n".join([*DIVIDED["boxes.csv"], "0.jpg,2,2,9,9,b,test"]))
+    made = make(tmp_path / "out", "--input", photos, "--annotations", path, *SPLIT)
+    (note,) = [note for note in made.manifest.notes if note.code == "splits"]
+    assert "--input TABLE takes splits from a table with one row per image" in note
+
+
+def test_further_columns_of_captions_are_noted(photos, tmp_path):
+    path = tmp_path / "captions.csv"
+    path.write_text("id,image,caption,author\n1,0.jpg,a,me\n2,1.jpg,b,\n3,2.jpg,c,you\n")
+    made = make(tmp_path / "out", "--input", photos, "--annotations", path, *SPLIT)
+    (note,) = [note for note in made.manifest.notes if note.code == "left-unread"]
+    assert note.endswith("fields (author) of 2 annotations, such as one of 0.jpg")

@@ -218,6 +218,7 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
         unannotated=config.unannotated,
         absent=config.absent_images,
         rules=config.object_rules(reader.classes),
+        splits_given=value_of(config, "split_from", "auto") != "auto",
     )
 
 

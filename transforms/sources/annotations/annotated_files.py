@@ -68,6 +68,7 @@ class AnnotatedFiles:
     unannotated: whether to reject, keep or drop images without annotations.
     absent: whether to reject or drop annotations without images.
     rules: for images with objects.
+    splits_given: whether an option says where splits come from; no note names others then.
     """
 
     files: Source
@@ -77,6 +78,7 @@ class AnnotatedFiles:
     unannotated: Unannotated = "reject"
     absent: Absent = "reject"
     rules: ObjectRules = _NO_RULES
+    splits_given: bool = False
 
     def __post_init__(self) -> None:
         if self.unannotated not in get_args(Unannotated):
@@ -129,6 +131,8 @@ class AnnotatedFiles:
         notes = [*map(self._note, annotations.remarks()), *unread.notes()]
         notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
         notes += self._absent_notes(absent if dropped else ())
+        if annotations.unread_splits and not self.splits_given and not any(map(_has_split, found)):
+            notes.append(Note("splits", f"{self.where}: {annotations.unread_splits}"))
         yield ListingPart(notes=notes, facts=facts)
 
     def _still_true(self, part: ListingPart, annotations: AnnotationReader) -> Sequence[Note]:
@@ -323,6 +327,11 @@ def _look_up(part: ListingPart, matcher: PathMatcher[AnnotationReader]) -> Indic
         for (key, path), split in zip(_images_of(part.rows), splits, strict=True)
     )
     return np.fromiter(found, np.int64, len(part.rows))
+
+
+def _has_split(found: tuple[ListingPart, Indices]) -> bool:
+    rows = found[0].rows
+    return rows is not None and rows[batch.SPLIT].null_count < len(rows)
 
 
 def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ class AnnotationReader(abc.ABC):
       names: Names of the images, unique but for `splits`; each is the end of a path.
       rejects: Annotations that belong to no image.
       notes: Remarks for the user, sentences without a full stop.
+      unread_splits: Remark on splits in the annotations, for images without a split.
       classes: Classes in the order of their numbers.
       by_stem: Whether names have no extension.
       suffixes: Pairs such as ("", "_mask"): end of the stem of an image, and the end of the name of
@@ -39,6 +40,7 @@ class AnnotationReader(abc.ABC):
     names: Sequence[str]
     rejects: Sequence[Reject] = ()
     notes: Sequence[str | Note] = ()
+    unread_splits: str = ""
     classes: tuple[str, ...] = ()
     by_stem: bool = True
     suffixes: Sequence[tuple[str, str]] = (("", ""),)

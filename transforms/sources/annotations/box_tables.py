@@ -33,9 +33,11 @@ from recordmill.transforms.sources.annotations.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.named_images import (
+    SPLIT,
     NamedImages,
     NamingFile,
     naming_files,
+    unread_splits,
 )
 from recordmill.transforms.sources.row_formats.values.value_parsing import decimal_hint
 
@@ -49,10 +51,11 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "ymax": ("ymax", "y2", "y_max", "bottom"),
     "width": ("width", "image_width"),
     "height": ("height", "image_height"),
+    SPLIT: (SPLIT,),
 }
 # Names of columns that are read, or that only number rows, images and classes.
 _KNOWN = frozenset(itertools.chain(*_COLUMNS.values())).union(
-    ("id", "image_id", "class_id", "category_id", "label_id", "area", "unnamed: 0")
+    ("id", "image_id", "class_id", "category_id", "label_id", "area", "unnamed: 0", SPLIT)
 )
 # Columns of files without a header line, as converters write them: those of keras-retinanet and
 # those of the TensorFlow Object Detection API.
@@ -118,6 +121,8 @@ class _BoxTables:
         self._by_stem = False
         self._unread = LeftUnread()
         self._notes: list[str] = []
+        self._divided: Location | None = None  # the first file with a column of splits
+        self._rows = 0
 
     def names_in(self, file: Location) -> Iterator[str]:
         """Yield the names of images in a file."""
@@ -134,6 +139,9 @@ class _BoxTables:
                 self._rejects.append(reject)
                 continue
             named = True
+            self._rows += 1
+            if row[SPLIT] and self._divided is None:
+                self._divided = file.place
             self._by_stem = self._by_stem or row["by_stem"] != ""
             at = self._images.index(row["image"], file, f"{file.place}: row {number}")
             if at == len(self._sides):
@@ -153,6 +161,10 @@ class _BoxTables:
             raise ConfigError(
                 f"{option_name('annotations')}: {file.place} has no row that names an image"
             )
+
+    def _unread_splits(self) -> str:
+        has_rows = self._rows == len(self._images.names)
+        return unread_splits(self._divided, has_rows=has_rows) if self._divided else ""
 
     def _given(self, row: Mapping[str, str]) -> list[str]:
         """Return the corners in a row, with decimal points."""
@@ -194,6 +206,7 @@ class _BoxTables:
             classes=tuple(class_order(set(objects.classes))),
             rejects=self._rejects,
             notes=[*dict.fromkeys(self._notes), *notes, *self._unread.notes()],
+            unread_splits=self._unread_splits(),
             by_stem=self._by_stem,
             splits=self._images.splits,
             shared=self._images.shared,

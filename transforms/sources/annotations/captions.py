@@ -17,13 +17,14 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
@@ -33,6 +34,7 @@ from recordmill.transforms.model.annotations import (
     SIDES_FIELD,
     Annotated,
     Indices,
+    count_unread,
     grouped,
     strings,
 )
@@ -42,7 +44,12 @@ from recordmill.transforms.sources.annotations.annotation_table import (
     AnnotationTable,
 )
 from recordmill.transforms.sources.annotations.hub_metadata import METADATA
-from recordmill.transforms.sources.annotations.named_images import NamedImages, naming_files
+from recordmill.transforms.sources.annotations.named_images import (
+    SPLIT,
+    NamedImages,
+    naming_files,
+    unread_splits,
+)
 from recordmill.transforms.sources.archives.label_files import field_of
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import is_utf8
@@ -54,6 +61,10 @@ _SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are no
 _TOKEN = re.compile(r"(?:([^\t]*)#\d+ *\t|(\S*)#\d+ +)(.*)", re.DOTALL)
 _IMAGES = ("image", "filename", "file_name", "image_name", "path", "file", "image_path", "image_id")
 _CAPTIONS = ("caption", "captions", "comment", "text", "sentence", "description")
+# Names of further columns that do not count as unread: most only number rows or images.
+_KNOWN = frozenset(
+    (SPLIT, "id", "image_id", "caption_id", "caption_number", "comment_number", "width", "height")
+)
 _DELIMITERS = (",", "\t", ";", "|")
 _HEADERLESS = "image, caption"  # in messages
 # A line without a header above it: an image, a delimiter and a caption.
@@ -76,6 +87,7 @@ class _Row(NamedTuple):
       line: Number of its first line, from 1.
       image: Name of the image.
       caption: The caption.
+      others: Values of other columns by name.
       fault: Problem of the row, if it cannot be read.
     """
 
@@ -83,6 +95,7 @@ class _Row(NamedTuple):
     line: int
     image: str = ""
     caption: str = ""
+    others: Mapping[str, Any] = {}
     fault: str | None = None
 
     @property
@@ -101,7 +114,7 @@ def holds_captions(file: Location) -> bool:
     if file.name.lower().endswith(_JSON):
         rows = [(line, row) for line in head if (row := _of_json(line)) is not None]
         boxes = any("objects" in json.loads(line) for line, _ in rows)
-        return not boxes and any(captions for _, (_, captions) in rows)
+        return not boxes and any(captions for _, (_, captions, _) in rows)
     is_table = _columns_of(head[0]) is not None or _headerless_delimiter(head) is not None
     return is_table or any(map(_TOKEN.fullmatch, head))
 
@@ -139,6 +152,8 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     of: list[int] = []
     rejects: list[Reject] = []
     notes: dict[str, None] = {}
+    unread = LeftUnread()
+    divided: Location | None = None  # the first file with splits
     for file in naming_files(files, lambda file: (row.image for row in _rows(file, {}))):
         for row in _rows(file.place, notes):
             if row.problem is not None:
@@ -148,6 +163,11 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
                 continue
             of.append(images.index(row.image, file, f"{file.place}: line {row.line}"))
             texts.append(row.caption)
+            if row.others.get(SPLIT) and divided is None:
+                divided = file.place
+            others = {name: value for name, value in row.others.items() if name not in _KNOWN}
+            if others:
+                count_unread(unread, others, such_as=f"one of {row.image}")
     names = images.names
     if not names:
         named = ", ".join(map(str, files))
@@ -158,7 +178,8 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
         names=names,
         table=_with_sides(column),
         rejects=rejects,
-        notes=[*notes],
+        notes=[*notes, *unread.notes()],
+        unread_splits=unread_splits(divided, has_rows=len(of) == len(names)) if divided else "",
         by_stem=not any("." in name.rpartition("/")[2] for name in names),
         splits=images.splits,
         shared=images.shared,
@@ -239,12 +260,13 @@ def _headerless_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
 
 
 def _table_rows(
-    lines: Iterator[str], delimiter: str, image: int, caption: int, width: int
+    lines: Iterator[str], delimiter: str, image: int, caption: int, names: Sequence[str]
 ) -> Iterator[_Row]:
     """Yield the rows of CSV below its header; arguments are those that `_columns_of` returns.
 
     After a line that is not CSV, reading goes on at the next line, even if its quotes are open.
     """
+    width = len(names)
     taken: list[str] = []  # lines of the current row
     again: collections.deque[str] = collections.deque()  # lines after a fault
 
@@ -277,7 +299,12 @@ def _table_rows(
             yield _Row(number, line, fault=fault)
         elif cells:
             padded = [*cells, *[""] * width]
-            yield _Row(number, line, padded[image].strip(), padded[caption].strip())
+            others = {
+                name: value
+                for at, (name, value) in enumerate(zip(names, cells, strict=False))
+                if at not in (image, caption) and name and value.strip()
+            }
+            yield _Row(number, line, padded[image].strip(), padded[caption].strip(), others)
         line += len(taken)
 
 
@@ -290,13 +317,13 @@ def _json_rows(lines: Iterable[str]) -> Iterator[_Row]:
             fault = f"expected a JSON object with texts {names}" if is_utf8(line) else "not UTF-8"
             yield _Row(number, number, fault=fault)
         elif found is not None:
-            image, captions = found
+            image, captions, others = found
             for caption in captions or [""]:
-                yield _Row(number, number, image, caption)
+                yield _Row(number, number, image, caption, others)
 
 
-def _of_json(line: str) -> tuple[str, Sequence[str]] | None:
-    """Return the image and the captions in a line of JSON, None if it is something else."""
+def _of_json(line: str) -> tuple[str, Sequence[str], Mapping[str, Any]] | None:
+    """Return the image, the captions and the other fields in a line of JSON, None if it is none."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -304,16 +331,16 @@ def _of_json(line: str) -> tuple[str, Sequence[str]] | None:
     if not isinstance(row, dict):
         return None
     image, value = (
-        next((row[name] for name in usual if name in row), "") for usual in (_IMAGES, _CAPTIONS)
+        next((row.pop(name) for name in usual if name in row), "") for usual in (_IMAGES, _CAPTIONS)
     )
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(one, str) and is_utf8(one) for one in (image, *texts)):
         return None
-    return image.strip(), [one.strip() for one in texts if one.strip()]
+    return image.strip(), [one.strip() for one in texts if one.strip()], row
 
 
-def _columns_of(first: str) -> tuple[str, int, int, int] | None:
-    """Return the delimiter of a header, the places of images and captions, and the columns.
+def _columns_of(first: str) -> tuple[str, int, int, Sequence[str]] | None:
+    """Return the delimiter of a header, the places of images and captions, and all names.
 
     Returns:
       None without such columns.
@@ -326,7 +353,7 @@ def _columns_of(first: str) -> tuple[str, int, int, int] | None:
             for usual in (_IMAGES, _CAPTIONS)
         ]
         if found[0] is not None and found[1] is not None:
-            return delimiter, found[0], found[1], len(names)
+            return delimiter, found[0], found[1], names
     return None
 
 

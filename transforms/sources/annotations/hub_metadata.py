@@ -37,6 +37,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     is_out_of_range,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.named_images import SPLIT, unread_splits
 
 NAME = "metadata.jsonl"
 METADATA = (NAME, "metadata.csv")  # in CSV, there are no lists of boxes
@@ -78,6 +79,7 @@ class _Metadata:
         self._unread = LeftUnread()
         self._has_objects = False
         self._numbers: set[int] = set()  # categories that are numbers
+        self._divided: Location | None = None  # the first file with splits
 
     def read(self, file: Location, folder: str) -> None:
         """Read a file. folder: prefix of the names of its images."""
@@ -101,6 +103,8 @@ class _Metadata:
                     why = f"{shown}: line {number}: another line names {name!r}, too"
                     self._faults.setdefault(at, why)
                     continue
+                if row.get(SPLIT) and self._divided is None:
+                    self._divided = file
                 width, height = row.get("width"), row.get("height")
                 is_size = type(width) is type(height) is int and min(width, height) > 0
                 self._sides.append((width, height) if is_size else None)
@@ -120,6 +124,10 @@ class _Metadata:
         self._numbers.update(one for one in lists.get(key, []) if type(one) is int)
         if others:
             count_unread(self._unread, others, such_as=f"those of {name}")
+
+    def _unread_splits(self) -> str:
+        also = f" {option_name('drop_columns', 'objects')}"
+        return unread_splits(self._divided, has_rows=True, also=also) if self._divided else ""
 
     def result(self, files: Sequence[Location]) -> AnnotationTable:
         where = option_name("annotations", ", ".join(map(str, files)))
@@ -143,6 +151,7 @@ class _Metadata:
             classes=tuple(dict.fromkeys([*classes, *class_order(found)])),
             rejects=self._rejects,
             notes=[*number_notes(self._names, self._numbers), *self._unread.notes()],
+            unread_splits=self._unread_splits(),
             by_stem=False,
         )
 

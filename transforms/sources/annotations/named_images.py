@@ -13,12 +13,33 @@ from typing import Any, NamedTuple
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
 from recordmill.notes import count_of
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import Indices
 from recordmill.transforms.sources.annotations.annotation_files import distinct_folders
 from recordmill.transforms.sources.folders.path_names import file_split
 
+SPLIT = "split"  # name of a column that listings of files take splits from
 _FIRST = 1000  # images of a file that are searched for beside it
+
+
+def unread_splits(file: object, *, has_rows: bool, also: str = "") -> str:
+    """Return a remark on a column of splits in a table of annotations, which is not read.
+
+    Args:
+      file: The table.
+      has_rows: Whether the table has one row per image, as listings of files have.
+      also: Further option with which it is read as a listing.
+    """
+    if not has_rows:
+        return (
+            f"the column {SPLIT!r} was not read: {option_name('input', 'TABLE')} takes splits from"
+            f" a table with one row per image, {option_name('split_files')} from lists of names"
+        )
+    return (
+        f"the column {SPLIT!r} was not read: {option_name('input', file)}{also} reads the images"
+        f" that the table names, and their splits ({option_name('input_root')} names their folder)"
+    )
 
 
 class NamingFile(NamedTuple):
