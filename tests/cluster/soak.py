@@ -62,7 +62,7 @@ def _job(machines: Machines, key: str, *options: str) -> Iterator[DisturbedJob]:
 
 
 def _wait_for_words(job: DisturbedJob, *words: str) -> str:
-    """Wait until the command says one of these; return how long that took, and the line.
+    """Wait until the command says one of these, or ends well; return how long that took.
 
     A job may go on for a while before it stands still: `no progress for` says since when it does.
     """
@@ -78,6 +78,8 @@ def _wait_for_words(job: DisturbedJob, *words: str) -> str:
     with contextlib.suppress(AssertionError):
         wait_until(is_said, f"one of {words}", seconds=_WORDS_SECONDS)
     seconds = time.monotonic() - start
+    if not lines and job.command.process.poll() == 0:
+        return f"{seconds:.0f} s: the job ended well"
     if not lines:
         raise DifferenceError(f"none of {words} after {seconds:.0f} s: {job.command.err[-1000:]}")
     return f"{seconds:.0f} s: {lines[0].partition(': ')[2]}"
