@@ -17,6 +17,7 @@ import operator
 import os
 import re
 import reprlib
+import shlex
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,6 +77,11 @@ def list_text(names: Iterable[str]) -> str:
 def list_item(name: str) -> str:
     """Return a name as an item of a list, in quotes if it needs them."""
     return '"' + name.replace('"', '""') + '"' if _NEEDS_QUOTES.search(name) else name
+
+
+def types_option(name: str, kind: str) -> str:
+    """Return `--types NAME=TYPE` for a column, with the quotes that a shell needs."""
+    return f"--types {shlex.quote(f'{list_item(name)}={kind}')}"
 
 
 def expect_whole(name: str, value: Any, *, least: int, below: int | None = None) -> int:

@@ -119,3 +119,23 @@ def test_texts_among_numbers(end, tmp_path):
     assert notes[0].startswith(
         f"column 'ranges' is text because of '5-5' in t.{end}#5; --types ranges=float rejects"
     )
+
+
+def test_a_row_of_units_is_named_by_one_note(tmp_path):
+    lines = ["GRE Score,CGPA,name", "points,1..10,text", *(f"{n},{n}.5,a{n}" for n in range(20))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    source = tmp_path / "t.csv"
+    assert notes_of(tmp_path, "text-column", "--input", source) == [
+        "t.csv#1 is text in 2 columns whose other values are numbers, such as 'points' in 'GRE"
+        " Score': if it holds units, --units-rows 1 skips it; if not, --types declares the types of"
+        " these columns"
+    ]
+    given = ("--input", source, "--units-rows", 1)
+    assert notes_of(tmp_path / "without", "text-column", *given) == []
+
+
+def test_advice_quotes_names_for_the_shell(tmp_path):
+    lines = ["GRE Score", *map(str, range(20)), "lost"]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    (note,) = notes_of(tmp_path, "text-column", "--input", tmp_path / "t.csv")
+    assert "--types 'GRE Score=float' rejects rows that do not fit" in note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -81,14 +82,14 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
     if transform.last in OF_TEXT and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         raise ConfigError(
             f"{_option_of(transform)} {transform.column}: expected a column of text or numbers, got"
-            f" {kind}; {option_name('types', list_item(transform.column))}=string reads UTF-8 and"
+            f" {kind}; {_declared(transform.column, 'string')} reads UTF-8 and"
             " rejects other bytes"
         )
     if transform.last == "date-parts" and not (temporal and clocked):
         noun, example = ("date", "") if clocked else ("timestamp", " 18:00:00")
         raise ConfigError(
             f"{option_name('date_parts', transform.column)}: expected a column of {noun}s, got"
-            f" {kind}; {option_name('types', transform.column)}={noun} reads {noun}s such as"
+            f" {kind}; {_declared(transform.column, noun)} reads {noun}s such as"
             f" 2026-01-31{example} and rejects others: write them so in the input"
         )
     _refuse_fill(transform, kind, numeric=numeric)
@@ -96,8 +97,14 @@ def check_type(transform: ColumnTransform, kind: pa.DataType) -> None:
 
 def _advice_for_numbers(column: str, kind: pa.DataType) -> str:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return f"{option_name('date_parts')} {column}=year+month extracts numbers"
-    return f"{option_name('types')} {list_item(column)}=float parses numbers and rejects other text"
+        parts = shlex.quote(f"{list_item(column)}=year+month")
+        return f"{option_name('date_parts')} {parts} extracts numbers"
+    return f"{_declared(column, 'float')} parses numbers and rejects other text"
+
+
+def _declared(column: str, kind: str) -> str:
+    """Return the option that declares the type of a column."""
+    return f"{option_name('types')} {shlex.quote(f'{list_item(column)}={kind}')}"
 
 
 def _refuse_fill(transform: ColumnTransform, kind: pa.DataType, *, numeric: bool) -> None:

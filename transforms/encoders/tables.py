@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import Reason, RecordError
-from recordmill.option_checks import check_options, list_item
+from recordmill.option_checks import check_options, types_option
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.farmhash import fingerprint64
 from recordmill.transforms.encoders.labels import label_columns, label_feature
@@ -92,8 +91,8 @@ class TableCheck:
             if pa.types.is_floating(field.type) or (transform is not None and transform.is_numeric):
                 text = ""
                 if transform is None or not transform.is_numeric:
-                    declared = shlex.quote(f"{list_item(field.name)}=string")
-                    text = f" (if it is an id such as 7E70, --types {declared} keeps the text)"
+                    declared = types_option(field.name, "string")
+                    text = f" (if it is an id such as 7E70, {declared} keeps the text)"
                 for row, why in _unfit(rows[field.name], transform, text):
                     bad.setdefault(row, f"column {field.name!r}: {why}")
         if not bad:

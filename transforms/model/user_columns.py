@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError
-from recordmill.option_checks import list_item, list_text
+from recordmill.option_checks import list_text, types_option
 from recordmill.option_names import option_name
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.model import batch
@@ -137,7 +137,7 @@ def _unsupported(fields: Sequence[pa.Field], *, declarable: bool = False) -> Con
         "expected integers (except uint64), bools, floats, strings, bytes, dates, timestamps, or"
         " lists of those"
     )
-    example = f"--types {list_item(fields[0].name)}=string, =float or =int"
+    example = f"{types_option(fields[0].name, 'string')}, =float or =int"
     convert = f"convert ({example}) or cast" if declarable else "cast"
     if len(fields) == 1:
         return ConfigError(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import shlex
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.option_checks import list_item
+from recordmill.option_checks import types_option
 from recordmill.transforms.model.usual_columns import column_named
 from recordmill.transforms.sources.row_formats.values.column_types import NARROW, ColumnType
 from recordmill.transforms.sources.row_formats.values.iso_times import arrow_times
@@ -172,7 +171,7 @@ def type_mismatch(name: str, kind: pa.DataType, value: object) -> str:
     if pa.types.is_timestamp(kind) and kind.tz is None and _is_zoned(value):
         message += (
             ", which has an offset from UTC: convert times to UTC, without an offset, in the input,"
-            f" or keep them as text with --types {shlex.quote(f'{list_item(name)}=string')}"
+            f" or keep them as text with {types_option(name, 'string')}"
         )
     return message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, did_you_mean
 from recordmill.format.class_names import spelling_keys
 from recordmill.notes import Note
-from recordmill.option_checks import list_item, list_text
+from recordmill.option_checks import list_item, list_text, types_option
 from recordmill.option_names import option_name
 from recordmill.transforms.model.usual_columns import LABELS, quoted
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes
@@ -39,6 +39,7 @@ class ColumnAdvice(NamedTuple):
 
 
 _CORRECT = "correct the input if the column holds numbers, dates or lists"
+_DELIMITED = (".csv", ".tsv", ".txt", ".dat")
 _MISSING_LENGTH = 13  # maximum length of a spelling of a missing value, such as "Not available"
 _NAMED_BY_PANDAS = re.compile(r"Unnamed: \d+")
 
@@ -101,11 +102,29 @@ def inference_notes(
     transformed = columns_of(advice.transformed, column_types)
     if not KINDS.keys().isdisjoint(advice.transformed):
         transformed |= column_types.keys()
+    fields = [*fields]
+    texts = {
+        field.name: odd
+        for field in fields
+        if (odd := column_types[field.name].odd) is not None
+        and field.type == pa.string()
+        and field.name not in declared
+    }
+    units = _units_row(texts) if advice.has_types else []
+    if units:
+        first = texts[units[0]]
+        notes["units row"] = Note(
+            "text-column",
+            f"{first.file}#1 is text in {len(units)} columns whose other values are numbers, such"
+            f" as {first.value!r} in {units[0]!r}: if it holds units, --units-rows 1 skips it; if"
+            " not, --types declares the types of these columns",
+        )
     for field in fields:
-        name, item, found = field.name, list_item(field.name), column_types[field.name]
-        if found.odd is not None and field.type == pa.string() and name not in declared:
-            formats = _time_formats(found.odd, item) if advice.has_formats else ""
-            more = _type_advice(found.odd, item, formats) if advice.has_types else _CORRECT
+        name, found = field.name, column_types[field.name]
+        item = shlex.quote(list_item(name))
+        if found.odd is not None and name in texts and name not in units:
+            formats = _time_formats(found.odd, name) if advice.has_formats else ""
+            more = _type_advice(found.odd, name, formats) if advice.has_types else _CORRECT
             notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
         if found.equal is not None and pa.types.is_floating(field.type) and name not in transformed:
             more = f"--drop-columns {item} leaves them out"
@@ -113,36 +132,55 @@ def inference_notes(
                 more = "subtract a constant from them in the input"
             elif advice.has_types:
                 more = (
-                    f"--zscore {item} or --minmax {item} scales them first, --types {item}=string"
-                    f" keeps all digits, and {more}"
+                    f"--zscore {item} or --minmax {item} scales them first,"
+                    f" {types_option(name, 'string')} keeps all digits, and {more}"
                 )
             notes[f"equal {name}"] = Note("numbers", f"{found.equal.describe(name)}: {more}")
     return notes
 
 
-def _time_formats(odd: OddValue, item: str) -> str:
+def _units_row(texts: Mapping[str, OddValue]) -> list[str]:
+    """Return the columns of numbers that the first row of CSV or TSV makes text, if several.
+
+    texts: Odd values of columns by name.
+    """
+    found = [
+        name
+        for name, odd in texts.items()
+        if odd.row == 1
+        and odd.kind in ("int", "float")
+        and not odd.every
+        and not odd.padded
+        and odd.file.endswith(_DELIMITED)
+    ]
+    return found if len(found) > 1 else []
+
+
+def _time_formats(odd: OddValue, name: str) -> str:
     """Return options that read dates or times in another format, "" if there are none."""
     formats = usual_formats(odd.value) if odd.every and odd.kind in ("date", "timestamp") else ()
-    return " or ".join(f"--time-format {shlex.quote(f'{item}={one}')}" for one in formats)
+    return " or ".join(
+        f"--time-format {shlex.quote(f'{list_item(name)}={one}')}" for one in formats
+    )
 
 
-def _type_advice(odd: OddValue, item: str, formats: str) -> str:
+def _type_advice(odd: OddValue, name: str, formats: str) -> str:
     """Return advice on a column that an odd value makes text.
 
     Args:
       odd: The value.
-      item: Name of the column, as an item of a list on the command line.
+      name: Name of the column.
       formats: Options that read its values as times, "" if there are none.
     """
     trim = "--trim removes the spaces around values" if odd.padded else ""
     if odd.every or odd.kind == LIST:
         remedy = f"{formats} reads its values" if formats else trim or _CORRECT
-        return f"{remedy}; --types {item}=string keeps the text, without this note"
+        return f"{remedy}; {types_option(name, 'string')} keeps the text, without this note"
     empty = f"{trim}, " if trim else ""
     if not any(map(str.isdigit, odd.value)) and len(odd.value) <= _MISSING_LENGTH:
         spelling = shlex.quote(list_item(odd.value))
         empty = f"--missing {spelling} takes this value as a missing one, "
     return (
-        f"{empty}--types {item}={odd.kind} rejects rows that do not fit, --types {item}=string"
-        " keeps the text"
+        f"{empty}{types_option(name, odd.kind)} rejects rows that do not fit,"
+        f" {types_option(name, 'string')} keeps the text"
     )
