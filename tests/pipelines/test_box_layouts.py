@@ -102,6 +102,45 @@ def test_splits_of_yolo_are_read_in_one_command(files, tmp_path):
     assert not made.rejects
 
 
+DECLARED = {  # folders, and the splits that data.yaml names
+    "other splits": (("train", "val"), "train: images/val\nval: ../images/train\n"),
+    "no names of splits": (("one", "two"), "path: .\nval: images/one\ntrain: [./images/two]\n"),
+}
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_splits_of_data_yaml_that_images_do_not_have_are_noted(case, tmp_path):
+    (first, second), yaml = DECLARED[case]
+    files = {"data.yaml": f"names: [cat]\n{yaml}"}
+    for number, folder in enumerate((first, second, second)):
+        files[f"images/{folder}/{number}.png"] = ""
+        files[f"labels/{folder}/{number}.txt"] = line(0, 10, 6, 30, 24)
+    root = put(tmp_path / "in", files)
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, "--num-shards", 1)
+    (note,) = [note for note in made.manifest.notes if "YAML" in note]
+    folders = root / "images"
+    given = ("--input", f"train={folders / second}", "--input", f"validation={folders / first}")
+    assert f"other splits for 3 images: {' '.join(given)} takes them" in note
+    made = make(tmp_path / "given", *given, "--annotations", root, "--num-shards", 1)
+    assert not [note for note in made.manifest.notes if "YAML" in note]
+    assert [len(made.keys(split)) for split in ("train", "validation")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    [
+        "train: ../train/images\nval: ../valid/images\ntest: ../test/images\n",
+        "train: /there/train/images\nval: valid/images\ntest:\n",
+        "train: train/images\nval: train/images\n",
+        "train: train.txt\nval: [valid.txt, 1]\n",
+    ],
+)
+def test_splits_of_data_yaml_that_images_have_are_not_noted(yaml, tmp_path):
+    root = put(tmp_path / "in", {**ROBOFLOW, "data.yaml": f"{_YAML}\n{yaml}"})
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, *_WHOLE)
+    assert not [note for note in made.manifest.notes if note.code == "splits"]
+
+
 def test_classes_of_splits_below_images_are_folders_in_them(tmp_path):
     files = [f"images/{split}/{kind}/1.png" for split in ("train", "val") for kind in ("a", "b")]
     made = make(tmp_path / "out", "--input", put(tmp_path / "in", dict.fromkeys(files)), *_WHOLE)

@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.job.input_facts import InputFacts
 from recordmill.notes import LEFT_UNREAD, LeftUnread, Note, count_of
+from recordmill.storage.members import Member
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS, Indices
 from recordmill.transforms.model.label_rules import left_out_by_split
 from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
+from recordmill.transforms.sources.annotations.named_images import declared_notes
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
@@ -35,6 +37,7 @@ Absent = Literal["reject", "drop"]
 _COUNTED = 1 << 12  # images counted at a time
 _SHOWN = 3  # names in a message
 _AMBIGUOUS = 0.5  # largest fraction of annotations whose images are rejected as ambiguous
+_PLACED = (batch.PATH, batch.SPLIT)
 _NO_RULES = ObjectRules()
 _REPLACING = frozenset((OBJECTS, batch.LABEL, batch.LABELS))  # columns instead of labels of folders
 MASKS = "masks"  # filter reason of masks among the images
@@ -131,6 +134,9 @@ class AnnotatedFiles:
         notes = [*map(self._note, annotations.remarks()), *unread.notes()]
         notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
         notes += self._absent_notes(absent if dropped else ())
+        if annotations.declared_splits and not self.splits_given:
+            images = itertools.chain.from_iterable(map(_folders_of, found))
+            notes += declared_notes(annotations.declared_splits, images)
         if annotations.unread_splits and not self.splits_given and not any(map(_has_split, found)):
             notes.append(Note("splits", f"{self.where}: {annotations.unread_splits}"))
         yield ListingPart(notes=notes, facts=facts)
@@ -327,6 +333,15 @@ def _look_up(part: ListingPart, matcher: PathMatcher[AnnotationReader]) -> Indic
         for (key, path), split in zip(_images_of(part.rows), splits, strict=True)
     )
     return np.fromiter(found, np.int64, len(part.rows))
+
+
+def _folders_of(found: tuple[ListingPart, Indices]) -> Iterator[tuple[str, str | None]]:
+    """Yield the folder and the split of each image that is a file."""
+    rows = found[0].rows
+    if rows is not None:
+        for path, split in zip(*(rows[name].to_pylist() for name in _PLACED), strict=True):
+            if Member.of(path) is None:
+                yield path.rpartition("/")[0], split
 
 
 def _has_split(found: tuple[ListingPart, Indices]) -> bool:

@@ -21,6 +21,8 @@ class AnnotationReader(abc.ABC):
       names: Names of the images, unique but for `splits`; each is the end of a path.
       rejects: Annotations that belong to no image.
       notes: Remarks for the user, sentences without a full stop.
+      declared_splits: {folder at the end of a path: split of the images in it}, which are only
+        compared with the splits that images have.
       unread_splits: Remark on splits in the annotations, for images without a split.
       classes: Classes in the order of their numbers.
       by_stem: Whether names have no extension.
@@ -41,6 +43,7 @@ class AnnotationReader(abc.ABC):
     rejects: Sequence[Reject] = ()
     notes: Sequence[str | Note] = ()
     unread_splits: str = ""
+    declared_splits: Mapping[str, str] = dataclasses.field(default_factory=dict)
     classes: tuple[str, ...] = ()
     by_stem: bool = True
     suffixes: Sequence[tuple[str, str]] = (("", ""),)

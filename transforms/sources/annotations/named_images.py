@@ -7,12 +7,14 @@ names any of them. The same name in files of two splits stands for two images.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
-from recordmill.notes import count_of
+from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import Indices
@@ -40,6 +42,33 @@ def unread_splits(file: object, *, has_rows: bool, also: str = "") -> str:
         f"the column {SPLIT!r} was not read: {option_name('input', file)}{also} reads the images"
         f" that the table names, and their splits ({option_name('input_root')} names their folder)"
     )
+
+
+def declared_notes(
+    declared: Mapping[str, str], images: Iterable[tuple[str, str | None]]
+) -> Iterator[Note]:
+    """Yield a note on images that are not in the splits that annotations declare for folders.
+
+    Args:
+      declared: {folder at the end of a path: split}.
+      images: Folders of images with the split of each image, if it has one.
+    """
+    places: dict[str, str] = {}  # {folder with images: its split}
+    wrong = 0
+    for (folder, split), count in Counter(images).items():
+        inside = [end for end in declared if f"/{end}/" in f"/{folder}/"]
+        if inside:
+            end = max(inside, key=len)
+            start = f"/{folder}/".rindex(f"/{end}/")
+            places[folder[: start + len(end)]] = declared[end]
+            wrong += count * (split != declared[end])
+    if wrong:
+        given = sorted((split, place) for place, split in places.items())
+        options = " ".join(
+            option_name("input", shlex.quote(f"{split}={place}")) for split, place in given
+        )
+        text = f"the YAML file of YOLO names other splits for {count_of(wrong, 'image')}"
+        yield Note("splits", f"{text}: {options} takes them")
 
 
 class NamingFile(NamedTuple):

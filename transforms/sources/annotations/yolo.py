@@ -50,6 +50,7 @@ _NAMES = (
 )  # files of class names, one per line
 _YAML = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # of Ultralytics and Roboflow
 _HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)
+_HAS_SPLITS = re.compile(r"^[{ ]*(train|val|valid|validation|test)\s*:", re.MULTILINE)
 _KEYPOINTS = re.compile(r"^[{ ]*kpt_shape\s*:", re.MULTILINE)
 _FAR = 1  # widths and heights by which a keypoint may be outside of its image
 _BOX = 4  # numbers of a box
@@ -239,6 +240,7 @@ def open_yolo(
         **found.arguments,
         classes=tuple(classes),
         notes=notes,
+        declared_splits=_declared_splits(texts),
         polygons=polygons,
         pose=_pose(texts),
     )
@@ -311,6 +313,36 @@ def _names(texts: Sequence[tuple[Location, str]]) -> Iterator[_Names]:
                 f" {option_name('labels_file')}"
             )
         yield _Names(place, names)
+
+
+def _declared_splits(texts: Sequence[tuple[Location, str]]) -> dict[str, str]:
+    """Return {folder: split} of the first YAML that names folders of splits; see `declared_notes`.
+
+    A folder of two splits, as `val: images` beside `train: images`, is none of them.
+    """
+    given = next(
+        (
+            text
+            for place, text in texts
+            if place.name.lower().endswith((".yaml", ".yml")) and _HAS_SPLITS.search(text)
+        ),
+        None,
+    )
+    import yaml  # only files with paths of splits need it
+
+    try:
+        fields = yaml.safe_load(given) if given is not None else None
+    except (yaml.YAMLError, RecursionError):
+        return {}  # its class names, if they are read, are an error
+    found: dict[str, set[str]] = {}
+    for key, value in fields.items() if isinstance(fields, dict) else ():
+        split = canonical_split(key) if isinstance(key, str) else None
+        for path in value if isinstance(value, list) else [value]:
+            if split is not None and isinstance(path, str) and not path.endswith(".txt"):
+                parts = path.replace("\\", "/").split("/")
+                folder = "/".join(part for part in parts if part not in ("", ".", ".."))
+                found.setdefault(folder, set()).add(split)
+    return {folder: min(some) for folder, some in found.items() if folder and len(some) == 1}
 
 
 def _pose(texts: Sequence[tuple[Location, str]]) -> _Pose | None:
