@@ -1203,6 +1203,19 @@ def test_flags_of_labelme_are_the_classes_of_images(given, tmp_path):
     assert labels_of(made).keys() == {"0.png", "1.png"}
 
 
+def test_files_of_a_project_are_no_images_or_annotations(tmp_path):
+    texts = ("LICENSE", "labels/README", "requirements.txt", "captions.jsonlines")
+    files = {**dict.fromkeys(texts, "numpy\n"), "images/LICENSE/0.png": "", "data.yaml": _YAML}
+    files["labels/LICENSE/0.txt"] = line(1, 10, 6, 30, 24)
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {"images/LICENSE/0.png": [("dog", (10, 6, 30, 24))]}
+    filtered = made.manifest.ledger.filtered.inputs
+    assert (filtered["project file"], filtered["extension"]) == (2, 4)
+    assert not made.rejects
+
+
 def test_several_true_flags_are_several_labels(tmp_path):
     root = put(tmp_path / "in", {**FLAGS, "2.json": flagged(dog=True, cat=True)})
     argv = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)

@@ -3,6 +3,8 @@
 import pytest
 
 from recordmill.transforms.sources.files.skipped_names import (
+    is_project_file,
+    is_project_text,
     skipped_among_media,
     skipped_among_rows,
     skipped_beside_annotations,
@@ -55,3 +57,22 @@ def test_skipped_names(name: str, media: str | None, rows: str | None) -> None:
 )
 def test_skipped_names_beside_annotations(name: str, reason: str | None) -> None:
     assert skipped_beside_annotations(name) == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("LICENSE", True, True),
+        ("licence", True, True),
+        ("COPYING", True, True),
+        ("Makefile", True, True),
+        ("README.md", False, True),
+        ("requirements.txt", False, True),
+        ("requirements-dev.txt", False, True),
+        ("requirements.jpg", False, False),
+        ("LICENSE plate", False, False),
+        ("0a1b", False, False),
+    ],
+)
+def test_files_of_a_project_are_known_by_name(name: str, file: bool, text: bool) -> None:
+    assert (is_project_file(name), is_project_text(name)) == (file, text)

@@ -40,15 +40,14 @@ from recordmill.transforms.model.annotations import (
     sides_array,
 )
 from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
-from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.skipped_names import is_project_text, skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationsByFile = Literal["voc", "yolo"]
 _FORMATS: dict[str, AnnotationsByFile] = {".xml": "voc", ".txt": "yolo"}
 # Files that describe a dataset, or list its images or classes.
 _OTHER_TEXT = re.compile(
-    r"(readme|license)(\..*)?"
-    r"|(autosplit_)?(classes|class_names|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
+    r"(autosplit_)?(classes|class_names|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
     re.IGNORECASE,
 )
 # Folders of images, and the folders of their annotations, in which paths are the same.
@@ -249,7 +248,7 @@ def format_by_name(name: str) -> AnnotationsByFile | None:
 
 def annotation_end(name: str) -> str | None:
     """Return the extension of a file with the annotations of an image, None for other files."""
-    if _OTHER_TEXT.fullmatch(name):
+    if is_project_text(name) or _OTHER_TEXT.fullmatch(name):
         return None
     lower = name.lower()
     return next((end for end in (*_FORMATS, ".json") if lower.endswith(end)), None)

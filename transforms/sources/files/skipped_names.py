@@ -24,6 +24,24 @@ _CACHE = re.compile(r"cache-[0-9a-f]{16}(_\d+_of_\d+)?\.arrow")  # results of da
 _DRAWN = re.compile(r"(.*[a-z])?Visuali[sz]ations?")
 # Folders of Pascal VOC with lists of names, one for each task.
 _LISTS = re.compile(r"(.*/)?ImageSets/(Main|Layout|Action|Segmentation)")
+# Files of a project around its data, which have no extension, or the one of a text.
+_PROJECT = re.compile(
+    r"licen[cs]e|copying|readme|notice|authors|contributors|changelog|makefile|dockerfile",
+    re.IGNORECASE,
+)
+_PROJECT_TEXT = re.compile(
+    r"(readme|licen[cs]e)(\..*)?|requirements([-_.]\w+)?\.txt", re.IGNORECASE
+)
+
+
+def is_project_file(name: str) -> bool:
+    """Return whether a file without extension belongs to a project, such as `LICENSE`."""
+    return _PROJECT.fullmatch(name) is not None
+
+
+def is_project_text(name: str) -> bool:
+    """Return whether a text belongs to a project, such as `README.md` or `requirements.txt`."""
+    return is_project_file(name) or _PROJECT_TEXT.fullmatch(name) is not None
 
 
 def holds_lists(key: str) -> bool:

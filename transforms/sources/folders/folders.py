@@ -41,6 +41,7 @@ from recordmill.transforms.sources.files.other_kinds import (
     filter_reason,
 )
 from recordmill.transforms.sources.files.skipped_names import (
+    is_project_file,
     skipped_among_media,
     skipped_beside_annotations,
 )
@@ -82,6 +83,7 @@ _NOT_UTF8 = RejectCause(Reason.BAD_NAME, "the name is not UTF-8: rename it")
 
 # Extensions of other files that often lie beside images.
 _DOCUMENTS = "doc docx htm html license md odt pdf ppt pptx rst rtf txt xls xlsx"
+_LINES = "jsonlines ndjson"
 _DATA = "csv db h5 hdf5 json jsonl mat npy npz parquet pbtxt pickle pkl sqlite tfrecord tsv xml"
 _PROGRAMS = "bin c cfg cpp dll exe h ini ipynb js lock log pth pt py pyc sh toml yaml yml"
 # Of phones, cameras, programs that edit photos, Windows and browsers; then those of Darknet,
@@ -93,7 +95,8 @@ SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
 _VECTOR = "vector image"  # filter reason of files with these extensions
 _VECTORS = ("svg", "svgz")
 NOT_IMAGES = (
-    *" ".join((_DOCUMENTS, _DATA, _PROGRAMS, _SIDECARS, _LISTS, ARCHIVES, SOUND_AND_VIDEO)).split(),
+    *" ".join((_DOCUMENTS, _LINES, _DATA, _PROGRAMS, _SIDECARS, _LISTS, ARCHIVES)).split(),
+    *SOUND_AND_VIDEO.split(),
     *_VECTORS,
 )
 # Files that often lie beside audio, such as transcripts.
@@ -113,9 +116,19 @@ def has_extension(name: str, extensions: Collection[str]) -> bool:
     return bool(stem and dot) and extension.lower() in extensions
 
 
-def may_be(name: str, leave_out: Collection[str]) -> bool:
-    """Return whether a file may be a record: its extension is not one of those to leave out."""
-    return not has_extension(name.rpartition("/")[2], leave_out)
+def may_be(key: str, leave_out: Collection[str]) -> bool:
+    """Return whether a file may be a record, by its name. leave_out: extensions to leave out."""
+    return _left_out(key.rpartition("/")[2], leave_out) is None
+
+
+def _left_out(name: str, leave_out: Collection[str]) -> str | None:
+    """Return why a file is left out by its name, None if it is not.
+
+    leave_out: extensions to leave out. With `txt`, texts of a project have no extension either.
+    """
+    if has_extension(name, leave_out):
+        return _VECTOR if has_extension(name, _VECTORS) else filter_reason(name)
+    return "project file" if "txt" in leave_out and is_project_file(name) else None
 
 
 class LabelledFile(NamedTuple):
@@ -264,8 +277,8 @@ def _classify(
 ) -> LabelledFile | SkippedPath | RejectedFile:
     file, given, expected = member
     name = file.key.rpartition("/")[2]
-    if has_extension(name, leave_out):
-        return SkippedPath(_VECTOR if has_extension(name, _VECTORS) else filter_reason(name))
+    if (reason := _left_out(name, leave_out)) is not None:
+        return SkippedPath(reason)
     layout = laid_out.layout
     split, label, group, key, columns = facts_of(file.key)
     label = label if given is None else given
