@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
+from recordmill.errors import ConfigError
 from recordmill.job.staging import Listing, Staging
 from recordmill.processes.pool import running_pool
 from recordmill.runners.beam_patches import permanent_imports
@@ -47,8 +48,12 @@ def list_input(
             ):
                 if not listed.done():
                     importlib.import_module(module)
-        if listed.exception() is None:
+        error = listed.exception()
+        if isinstance(error, ConfigError):  # the same error again may take long, as slow searches
+            vars(error).pop("__notes__", None)  # the traceback in the encoder process
+            raise error
+        if error is None:
             on_rows(listed.result().rows)
             return listed.result()
-    # After an error, too: it is raised here, as in any other listing.
+    # After another error, too: it is raised here, as in any other listing.
     return stage_listing(source, staging, rules=rules, on_rows=on_rows)

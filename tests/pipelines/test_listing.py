@@ -31,7 +31,7 @@ class ListedBy:
 
     def scan(self) -> Iterator[ListingPart]:
         if self._error:
-            raise ConfigError(self._error)
+            raise ConfigError(f"{self._error} {os.getpid()}")
         yield ListingPart(rejects=[Reject(str(os.getpid()), "read", "empty", "")])
 
 
@@ -77,8 +77,9 @@ def test_this_process_lists_if_no_encoder_process_runs(tmp_path):
     assert listed_by(ListedBy(), tmp_path) == os.getpid()
 
 
-def test_an_error_of_the_input_is_raised_here(child, tmp_path):
-    with pytest.raises(ConfigError, match=r"^no files$") as error:
+def test_an_error_of_the_input_is_not_found_twice(child, tmp_path):
+    """It may take long, such as a slow search in a path."""
+    with pytest.raises(ConfigError, match=f"^no files {child}$") as error:
         listed_by(ListedBy(error="no files"), tmp_path)
     assert not hasattr(error.value, "__notes__")
 
