@@ -164,6 +164,23 @@ def test_lists_that_cannot_be_are_errors(name, tmp_path, capsys):
     assert message.format(place=tmp_path) in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("before", "remedy"),
+    [("./", ""), ("in/", ""), ("/there/x/", "once '/there/x/' is removed from the beginning")],
+)
+def test_a_note_names_lists_with_paths_of_other_places(before, remedy, tmp_path):
+    place = photos(tmp_path / "in")
+    for number in range(12):
+        (place / "ab"[number % 2] / f"{number}.txt").write_text("0 0.5 0.5 0.5 0.5")
+    (place / "classes.txt").write_text("a")
+    given = lists(place, test=f"{before}a/0.png\n", train=f"{before}b/1.png\n")
+    argv = ("images", "--input", place, "--annotations", place, "--size", 8)
+    made = make(tmp_path / "out", *argv)
+    (note,) = [note for note in made.manifest.notes if "--split-files" in note]
+    assert f"--split-files {given} takes the splits from them" in note
+    assert remedy in note if remedy else "removed" not in note
+
+
 def test_files_in_no_list_may_be_left_out(tmp_path):
     place = photos(tmp_path / "in")
     given = lists(tmp_path, test="a/0.png\nb/1.png\n", train="a/2.png\n")

@@ -78,6 +78,7 @@ _CAPTIONS = {
 _LISTS = ("txt", "lst", "list")
 _LISTS_OF_VOC = ("train.txt", "val.txt", "test.txt")  # in ImageSets/Main, beside JPEGImages
 _MOST = 1000  # files per extension that may be lists of names
+_DEEPEST = 100  # folders in a line of a list of names
 _READ = 1 << 16  # bytes at the beginning of a file
 _PROBED = 3  # files per extension that are opened
 
@@ -102,6 +103,7 @@ class CompanionFinder:
         self._folders: dict[str, str] = {}  # of these annotations
         self._places: dict[str, str] = {}  # value of --annotations that reads them
         self._lists: dict[str, str] = {}  # {split: path of a list of its files}
+        self._foreign: set[str] = set()  # folders in lists before the paths of files
         self._images = 0
         self._first_path = ""  # of a record
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
@@ -151,9 +153,18 @@ class CompanionFinder:
             return
         line = _begin(file.path).partition(b"\n")[0].decode(errors="replace").strip()
         around = root.root.local_path if root.root.is_local else ""
-        places = (os.path.join(around, line), os.path.join(around, folder, line))
-        if line and "\0" not in line and any(map(os.path.isfile, places)):
-            self._lists[split] = f"{root.given.path.rstrip('/')}/{file.key}"
+        parts = line.replace("\\", "/").split("/") if "\0" not in line else []
+        for start in range(
+            len(parts) if len(parts) < _DEEPEST else 0
+        ):  # lists made elsewhere have other folders before the path
+            end = os.path.normpath("/".join(parts[start:]))
+            places = (os.path.join(around, end), os.path.join(around, folder, end))
+            there = next(filter(os.path.isfile, places), None) if parts[start] else None
+            if there is not None:
+                self._lists[split] = f"{root.given.path.rstrip('/')}/{file.key}"
+                if not f"/{there}".endswith(f"/{os.path.normpath(line).lstrip('/')}"):
+                    self._foreign.add("/".join([*parts[:start], ""]))
+                return
 
     def list_notes(self) -> Iterator[Note]:
         """Yield a note on lists of names that could give the splits."""
@@ -167,7 +178,11 @@ class CompanionFinder:
         text = f"{count_of(len(self._lists), 'list')} of the files of splits in {self._inputs}"
         were = "was" if len(self._lists) == 1 else "were"
         text += f" {were} not read: --split-files {shlex.quote(given + rest)} takes the splits from"
-        yield Note("unread", f"{text} {'it' if len(self._lists) == 1 else 'them'}")
+        text += f" {'it' if len(self._lists) == 1 else 'them'}"
+        if self._foreign:
+            some = " or ".join(map(repr, sorted(self._foreign)))
+            text += f", once {some} is removed from the beginning of their lines"
+        yield Note("unread", text)
 
     def add_record(self, key: str, path: str) -> None:
         """Take the key and the path of a record, in the order of all files."""
