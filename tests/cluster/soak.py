@@ -47,7 +47,7 @@ _REFRESH_SECONDS = 12.0  # Flink's pages have metrics that are up to 10 s old
 _METRICS = ("Status.JVM.Memory.Metaspace.Used", "Status.JVM.Memory.Direct.MemoryUsed")
 _MOST_GROWTH = 30e6  # bytes in all jobs; without the library each takes 27 MB
 _WORDS_SECONDS = 300.0  # time in which a job must have come to stand still
-_STANDSTILL = ("no progress for 3", "no word of", "restarts tasks", ": error: ")
+_STANDSTILL = ("no progress for 3", "no answer about", "restarts tasks", ": error: ")
 _WORKERS_SECONDS = 60.0  # time in which the workers of a job must have ended
 Expected = dict[str, str]
 
