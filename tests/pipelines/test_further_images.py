@@ -56,3 +56,25 @@ def test_further_pages_and_frames_are_noted(tmp_path, capsys):
     assert [note for note in made.manifest.notes if note.code == "pages"] == [note]
     again = make(tmp_path / "again", *argv[:2], *argv[4:], "--reuse", tmp_path / "out")
     assert [note for note in again.manifest.notes if note.code == "pages"] == [note]
+
+
+def test_a_note_on_folders_in_one_class_beside_files(tmp_path):
+    for name in (
+        "digits/0/a",
+        "digits/0/b",
+        "digits/1/c",
+        "digits/1/d",
+        "examples/e",
+        "examples/f",
+    ):
+        path = tmp_path / "in" / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make_picture(path, ord(name[-1]))
+    made = make(tmp_path / "out", "--input", tmp_path / "in")
+    assert [str(note) for note in made.manifest.notes if note.code == "no-classes"] == [
+        f"{tmp_path}/in holds the folder 'digits', which is a class, with 2 folders in it"
+        " (digits/0, digits/1), and folders with files only; if the folders in 'digits' are"
+        f" classes, pass --label-from parent, or --input {tmp_path}/in/digits"
+    ]
+    made = make(tmp_path / "by-parent", "--input", tmp_path / "in", "--label-from", "parent")
+    assert "no-classes" not in {note.code for note in made.manifest.notes}

@@ -491,8 +491,14 @@ def layout_notes(laid_out: Sequence[LaidOutInput], *, labelled: bool) -> tuple[N
         elif one.inner and one.layout.labels == "top":
             (only, *_), *_ = (path.split("/") for path in one.inner)
             some = ", ".join(one.inner[:3]) + (", ..." if len(one.inner) > 3 else "")
-            text = f"{given} holds a single folder, {only!r}, which is the only class; if the"
-            text += f" folders in it ({some}) are the classes, pass --input {given}/{only}"
+            if one.has_other_folders:
+                text = f"{given} holds the folder {only!r}, which is a class, with"
+                text += f" {len(one.inner)} folders in it ({some}), and folders with files only; if"
+                text += f" the folders in {only!r} are classes, pass --label-from parent, or"
+                text += f" --input {given}/{only}"
+            else:
+                text = f"{given} holds a single folder, {only!r}, which is the only class; if the"
+                text += f" folders in it ({some}) are the classes, pass --input {given}/{only}"
             notes.append(Note("no-classes", text))
     return tuple(notes)
 

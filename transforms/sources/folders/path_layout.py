@@ -10,6 +10,7 @@ train.csv test.csv                   files of many records, all with names of sp
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -51,6 +52,7 @@ from recordmill.transforms.sources.folders.unused_splits import (
 )
 
 OF_DATASET = "the splits of the dataset"
+_FEW_FOLDERS = 8  # top folders whose entries are compared
 _IMAGES = "images"  # folder of the images, with annotations in folders beside it
 BELOW_IMAGES = "folder:2"  # splits of such a layout
 LISTS = "the lists of --split-files"
@@ -66,8 +68,10 @@ class LaidOutInput(NamedTuple):
       layout: Layout of its paths.
       split: Split of all its files, None if they differ.
       archives: Files in its archives; None if archives are not read.
-      inner: Folders in its only top folder, by path; empty if it has several top folders.
+      inner: Folders in its only top folder, by path, or in one of a few, if the others hold files
+        only; else empty.
       unused: Makes a finder of names of splits that no rule uses; None if such names do not matter.
+      has_other_folders: Whether there are other top folders than that of `inner`.
     """
 
     root: InputRoot
@@ -76,6 +80,7 @@ class LaidOutInput(NamedTuple):
     archives: ArchiveTree | None = None
     inner: tuple[str, ...] = ()
     unused: functools.partial[UnusedSplits] | None = None
+    has_other_folders: bool = False
 
     def facts(self, key: str) -> FileFacts:
         """Return the facts in the path of a file, given its path relative to the input."""
@@ -317,6 +322,8 @@ def _lay_out_one(
             )
         if archives is None:
             inner = tuple(f"{folders[0]}/{name}" for name in found)
+    elif plain and by_default and root.root.is_local and layout.labels == "top":
+        inner = _folders_in_one(root.root, folders, rules)
     beside = None
     if plain and layout.splits == "folders":
         beside = _images_beside(root.root / folders[0])
@@ -342,7 +349,7 @@ def _lay_out_one(
         inside=inside,
         images=beside,
     )
-    return LaidOutInput(given, layout, split, archives, inner, unused)
+    return LaidOutInput(given, layout, split, archives, inner, unused, len(folders) > 1)
 
 
 def _layout_of(
@@ -555,6 +562,24 @@ def _images_beside(place: Location) -> str | None:
     except PathError:
         return None  # the walk rejects the folder
     return images_beside_annotations(entry.name for entry in entries if entry.kind == "dir")
+
+
+def _folders_in_one(root: Location, folders: Sequence[str], rules: LayoutRules) -> tuple[str, ...]:
+    """Return the folders, by path, in the only top folder that holds several and no files.
+
+    The other top folders hold files only; empty if there is no such top folder.
+    """
+    if len(folders) > _FEW_FOLDERS:
+        return ()
+    found: list[tuple[str, ...]] = []
+    for top in folders:
+        with contextlib.suppress(PathError):  # the walk rejects the folder
+            held = [one for one in (root / top).list_dir() if not rules.skip(one.name)]
+            kinds = {entry.kind for entry in held}
+            if "dir" in kinds:
+                names = _folders_in(root / top, rules)
+                found.append(tuple(f"{top}/{name}" for name in names) if len(kinds) == 1 else ())
+    return found[0] if len(found) == 1 and len(found[0]) > 1 else ()
 
 
 def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
