@@ -10,10 +10,10 @@ import pytest
 from recordmill.errors import ConfigError
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import OBJECTS, SIDES
-from recordmill.transforms.sources.annotations.annotation_files import open_voc
 from recordmill.transforms.sources.annotations.annotation_reader import Annotations
-from recordmill.transforms.sources.annotations.box_tables import read_boxes
-from recordmill.transforms.sources.annotations.yolo import open_yolo
+from recordmill.transforms.sources.annotations.formats.annotation_files import open_voc
+from recordmill.transforms.sources.annotations.formats.box_tables import read_boxes
+from recordmill.transforms.sources.annotations.formats.yolo import open_yolo
 from tests.box_masks import boxes_of
 from tests.image_runs import images, make
 from tests.paths import BOXES

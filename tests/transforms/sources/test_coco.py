@@ -7,7 +7,7 @@ import pytest
 from recordmill.errors import ConfigError, Reason
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import CAPTIONS, IMAGE_ID, OBJECTS, SIDES
-from recordmill.transforms.sources.annotations.coco import read_coco
+from recordmill.transforms.sources.annotations.formats.coco import read_coco
 
 IMAGES = [
     {"id": 3, "file_name": "b.jpg", "width": 40, "height": 30},

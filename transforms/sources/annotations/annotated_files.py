@@ -24,8 +24,8 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import OBJECTS, Indices
 from recordmill.transforms.model.label_rules import left_out_by_split
 from recordmill.transforms.model.source import ListingPart, Source
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
-from recordmill.transforms.sources.annotations.named_images import declared_notes
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
+from recordmill.transforms.sources.annotations.formats.named_images import declared_notes
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive

@@ -12,23 +12,31 @@ from recordmill.errors import ConfigError
 from recordmill.format.file_content import HEAD, identify
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     format_by_name,
     open_voc,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
-from recordmill.transforms.sources.annotations.box_tables import box_files, holds_boxes, read_boxes
-from recordmill.transforms.sources.annotations.captions import holds_captions, read_captions
-from recordmill.transforms.sources.annotations.coco import coco_files, is_coco, read_coco
-from recordmill.transforms.sources.annotations.cvat import is_cvat, read_cvat
-from recordmill.transforms.sources.annotations.dota import is_dota, open_dota
-from recordmill.transforms.sources.annotations.hub_metadata import METADATA, NAME, read_metadata
-from recordmill.transforms.sources.annotations.labelme import (
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
+from recordmill.transforms.sources.annotations.formats.box_tables import (
+    box_files,
+    holds_boxes,
+    read_boxes,
+)
+from recordmill.transforms.sources.annotations.formats.captions import holds_captions, read_captions
+from recordmill.transforms.sources.annotations.formats.coco import coco_files, is_coco, read_coco
+from recordmill.transforms.sources.annotations.formats.cvat import is_cvat, read_cvat
+from recordmill.transforms.sources.annotations.formats.dota import is_dota, open_dota
+from recordmill.transforms.sources.annotations.formats.hub_metadata import (
+    METADATA,
+    NAME,
+    read_metadata,
+)
+from recordmill.transforms.sources.annotations.formats.labelme import (
     labelme_content,
     open_labelme,
     read_flags,
 )
-from recordmill.transforms.sources.annotations.yolo import open_yolo
+from recordmill.transforms.sources.annotations.formats.yolo import open_yolo
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 

@@ -17,7 +17,7 @@ from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import MASK_COLUMNS
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.mask_sample import check_mask_sample
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots

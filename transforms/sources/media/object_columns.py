@@ -24,8 +24,8 @@ from recordmill.transforms.model.annotations import (
 )
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.annotations.annotated_files import AnnotatedRows
-from recordmill.transforms.sources.annotations.annotation_files import is_digits
-from recordmill.transforms.sources.annotations.hub_metadata import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import is_digits
+from recordmill.transforms.sources.annotations.formats.hub_metadata import (
     CATEGORIES,
     number_notes,
     parse_objects,

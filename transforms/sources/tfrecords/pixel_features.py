@@ -36,7 +36,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
 )
 from recordmill.transforms.model.user_columns import is_list
-from recordmill.transforms.sources.annotations.annotation_files import ROUNDING
+from recordmill.transforms.sources.annotations.formats.annotation_files import ROUNDING
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.folders.references import label_problem
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnTypes

@@ -38,13 +38,13 @@ from recordmill.transforms.model.annotations import (
     grouped,
     strings,
 )
-from recordmill.transforms.sources.annotations.annotation_files import files_of
-from recordmill.transforms.sources.annotations.annotation_table import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import files_of
+from recordmill.transforms.sources.annotations.formats.annotation_table import (
     AnnotationReader,
     AnnotationTable,
 )
-from recordmill.transforms.sources.annotations.hub_metadata import METADATA
-from recordmill.transforms.sources.annotations.named_images import (
+from recordmill.transforms.sources.annotations.formats.hub_metadata import METADATA
+from recordmill.transforms.sources.annotations.formats.named_images import (
     SPLIT,
     NamedImages,
     naming_files,

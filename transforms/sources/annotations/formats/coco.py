@@ -41,15 +41,15 @@ from recordmill.transforms.model.annotations import (
     sides_array,
     strings,
 )
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     files_of,
     is_digits,
     is_out_of_range,
     parse_numbers,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
-from recordmill.transforms.sources.annotations.coco_ids import AnnotationIds, ImageIds
-from recordmill.transforms.sources.annotations.named_images import (
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.formats.coco_ids import AnnotationIds, ImageIds
+from recordmill.transforms.sources.annotations.formats.named_images import (
     NamedImages,
     NamingFile,
     naming_files,

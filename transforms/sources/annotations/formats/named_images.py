@@ -18,7 +18,7 @@ from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.model.annotations import Indices
-from recordmill.transforms.sources.annotations.annotation_files import distinct_folders
+from recordmill.transforms.sources.annotations.formats.annotation_files import distinct_folders
 from recordmill.transforms.sources.folders.path_names import file_split
 
 SPLIT = "split"  # name of a column that listings of files take splits from

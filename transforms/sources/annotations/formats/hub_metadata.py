@@ -31,13 +31,13 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     distinct_folders,
     files_of,
     is_out_of_range,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
-from recordmill.transforms.sources.annotations.named_images import SPLIT, unread_splits
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.formats.named_images import SPLIT, unread_splits
 
 NAME = "metadata.jsonl"
 METADATA = (NAME, "metadata.csv")  # in CSV, there are no lists of boxes

@@ -28,7 +28,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     around,
     ellipse,
     files_of,
@@ -36,7 +36,7 @@ from recordmill.transforms.sources.annotations.annotation_files import (
     parse_sides,
     parse_xml,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
 
 _HEAD = 1 << 12  # bytes
 # Elements that describe an image as a whole, and no part of it.

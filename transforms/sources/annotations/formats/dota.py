@@ -17,7 +17,7 @@ from recordmill.notes import LeftUnread
 from recordmill.storage.files import Location
 from recordmill.strict_json import to_text
 from recordmill.transforms.model.annotations import DIFFICULT, SEGMENTATION, ObjectCollector
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     AnnotationFolder,
     around,
     list_annotations,

@@ -24,15 +24,15 @@ from recordmill.transforms.model.annotations import (
     sides_array,
 )
 from recordmill.transforms.model.label_spelling import LabelSpelling
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     files_of,
     fractions_message,
     is_out_of_range,
     parse_numbers,
     parse_sides,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
-from recordmill.transforms.sources.annotations.named_images import (
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.formats.named_images import (
     SPLIT,
     NamedImages,
     NamingFile,

@@ -39,7 +39,7 @@ from recordmill.transforms.model.annotations import (
     objects_field,
     sides_array,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationReader
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
 from recordmill.transforms.sources.files.skipped_names import is_project_text, skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 

@@ -31,14 +31,14 @@ from recordmill.transforms.model.annotations import (
     sides_array,
 )
 from recordmill.transforms.model.label_lists import distinct_labels
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     AnnotationFolder,
     around,
     ellipse,
     list_annotations,
     parse_sides,
 )
-from recordmill.transforms.sources.annotations.annotation_table import AnnotationTable
+from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
 from recordmill.transforms.sources.folders.companions import LABELME
 
 _HEAD = 1 << 16  # bytes

@@ -31,7 +31,7 @@ from recordmill.transforms.model.annotations import (
     Corners,
     ObjectCollector,
 )
-from recordmill.transforms.sources.annotations.annotation_files import (
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
     AnnotationFolder,
     around,
     fractions_message,
