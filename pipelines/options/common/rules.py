@@ -329,7 +329,8 @@ def check(
         first = given[0]
         flag = first.shown(config) if first.values or "|" in first.option.metavar else first.flag
         why, noun = f", {rule.why}" if rule.why else "", "" if shape is None else NOUNS[shape]
-        remedy = f"{why}{_part_of_paths(config, first)}{_REMEDIES.get(shape, '')}"
+        part = _part_of_paths(config, first, declared.get("column-from"))
+        remedy = f"{why}{part}{_REMEDIES.get(shape, '')}"
         also = f", or add --{rule.unless}" if rule.unless else ""
         raise ConfigError(flag + {
             "needs": f": has no effect without {either(others)}{why}: add it, or leave {first.flag}"
@@ -342,11 +343,12 @@ def check(
         }[rule.kind])  # fmt: skip
 
 
-def _part_of_paths(config: Any, column: _Term) -> str:
+def _part_of_paths(config: Any, column: _Term, parts: Option | None) -> str:
     """Return the value of --column-from whose column an option names, as it is typed."""
-    value = column.option.of(config)
-    part = getattr(config, "column_from", {}).get(value) if isinstance(value, str) else None
-    return "" if part is None or not column.option.key.endswith("-column") else f" {quote(part)}"
+    if parts is None or not column.option.key.endswith("-column"):
+        return ""
+    part = parts.of(config).get(column.option.of(config))
+    return "" if part is None else f" {quote(part)}"
 
 
 def fitting(rule: Rule, *shapes: Payload | None) -> str:
