@@ -108,6 +108,7 @@ def _documented() -> Iterator[Case]:
         outputs: dict[str, str] = {}
         for words in commands(page):
             is_here = not {"--runner", "--preprocessing-fn"}.intersection(words)
+            is_here &= re.search(r"\$[A-Z]", " ".join(words)) is None  # set by lines before it
             if words[0] not in (*DATA_TYPES, "adopt", "--config") or not is_here:
                 continue
             given = [*words]

@@ -206,6 +206,7 @@ class RowSteps(RowOptions):
         refuse_unknown_missing(parser, column_types, where=where)
         in_path, used = self.row_input.path_roles, self.row_input.used_keys
         columns = self.row_input.path_columns
+        used -= {self.label_column, self.split_column, self.group_column, self.key_column}
         keys = [key for key in facts.partitions if key not in {*columns.values(), *used}]
         from_path = tuple(key for key in keys if key not in column_types)
         of_flags = (OF_FLAGS,) if self.label_columns else ()
