@@ -1,9 +1,11 @@
 """Failures and cancelled jobs on a cluster: messages, files that remain, how a run goes on."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
+from collections.abc import Iterator
 
 import apache_beam as beam
 import pytest
@@ -11,7 +13,9 @@ import pytest
 from benchmarks.flink_cluster import (
     JOB_SERVER,
     ROOT,
+    WORKERS,
     FlinkCluster,
+    processes,
     wait_for_end_of_workers,
     wait_until,
     worker_pool,
@@ -71,17 +75,35 @@ def killed(job: Job, out: pathlib.Path, cluster: FlinkCluster) -> str:
     return name
 
 
+@contextlib.contextmanager
+def paused_workers() -> Iterator[None]:
+    """Holds the workers of jobs, so that no job ends meanwhile."""
+    workers = [*processes(*WORKERS)]
+    assert workers
+    for one in workers:
+        os.kill(one, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for one in workers:
+            os.kill(one, signal.SIGCONT)
+
+
 def test_the_job_of_a_killed_command_is_followed_by_the_next(flink, long, tmp_path):
     out = tmp_path / "out"
     job = Job(out, *LONG).on(flink, "process")
     name = killed(job, out, flink)
     before = set(flink.cluster.jobs())
-    other = Job(out, *LONG, "--seed", "8").on(flink, "process").run()
+    with paused_workers():
+        other = Job(out, *LONG, "--seed", "8").on(flink, "process").run()
+        process = job.start()
+        assert process.stderr is not None
+        said = f"following the Flink job {name}, which an earlier run has started\n"
+        assert any(said in line for line in process.stderr)
     assert other.code == 1
     assert f"the Flink job {name} at {flink.cluster.url} holds the lock" in other.last
-    again = job.run()
+    again = ended(process)
     assert again.code == 0, again.err
-    assert f"following the Flink job {name}, which an earlier run has started\n" in again.err
     assert "Publishing of an interrupted run was completed" in again.out
     assert set(flink.cluster.jobs()) == before, "no second job"
     expect_the_same(job, out, long)
