@@ -90,7 +90,7 @@ class PathLayout:
     def facts(self, key: str) -> FileFacts:
         """Return the facts in the path of a file, given its path relative to the input."""
         outer = [self.inside] if self.inside and key.startswith(f"{self.inside}/") else []
-        key = key.removeprefix(f"{self.inside}/")
+        key = key.removeprefix(f"{self.inside}/") if outer else key
         *folders, name = (without_image_folders(key) if self.with_masks else key).split("/")
         below = self._below_split(folders)
         if self.partitions:
