@@ -167,7 +167,7 @@ class TextFolder(RowSource):
         """Yield the files, or sections of them, with the labels of their paths."""
         inputs = Inputs.of(self.input)
         found = SectionCollector.with_facts(len(inputs.column_from))
-        files = named = 0
+        named = self.documents == "file"  # whether all files have names of splits
         unused = unused_splits(self._laid_out)
         lists = SplitLists.of(inputs)
         for one in walk_files(
@@ -186,15 +186,14 @@ class TextFolder(RowSource):
                     continue
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
             else:
-                files += 1
-                named += bool(splits_in(one.file.key.rpartition("/")[2]))
+                named = named and bool(splits_in(one.file.key.rpartition("/")[2]))
                 yield from self._list(one, found)
             if found.full:
                 yield found.take()
         yield found.take()
         splits = split_source(self._laid_out, inputs)
         notes = [*layout_notes(self._laid_out, labelled=self.labelled), *unused_notes(unused)]
-        if self.documents == "file" and named == files > 0 and splits is None:
+        if named and splits is None and (files := found.totals["rows"]):
             text = (
                 f"all {files} text files have names of splits, but each file is one document:"
                 " --documents line makes a document of each line, and takes the split from the"
@@ -283,9 +282,9 @@ class TextFolder(RowSource):
                 return
             if not found.has_room(file.size):
                 yield found.take()
-            file = file._replace(key=key or file.key)
+            name, *stat = file
             more = (0, file.size, 1, *columns)
-            found.add(*file, *more, label=label, split=split, group=group)
+            found.add(key or name, *stat, *more, label=label, split=split, group=group)
             found.bytes += file.size
             return
         try:
