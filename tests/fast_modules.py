@@ -1,7 +1,7 @@
 """A pytest plugin that collects the fast test modules only: `pytest -p tests.fast_modules`.
 
-A module is slow if it imports TensorFlow, the command line, what starts processes, or a client of S3
-that only all tests have, itself or through another module of tests.
+A module is slow if it imports TensorFlow, the command line, what starts processes, or a client of
+S3 that only all tests have, itself or through another module of tests.
 """
 
 from __future__ import annotations
