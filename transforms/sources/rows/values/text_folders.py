@@ -282,9 +282,9 @@ class TextFolder(RowSource):
                 return
             if not found.has_room(file.size):
                 yield found.take()
-            name, *stat = file
-            more = (0, file.size, 1, *columns)
-            found.add(key or name, *stat, *more, label=label, split=split, group=group)
+            name, path, size, mtime = file
+            more = (0, size, 1, *columns)
+            found.add(key or name, path, size, mtime, *more, label=label, split=split, group=group)
             found.bytes += file.size
             return
         try:
