@@ -137,7 +137,7 @@ def _candidates(path: str) -> tuple[list[Location], list[str]]:
     dated: list[tuple[int, str, Location]] = []
     unreadable: list[str] = []
     try:
-        entries = folder.list_dir() if folder.exists() else []
+        entries = folder.list_if_exists()
     except StorageError as error:
         return [], [f"{shown(path)}: {error}"]
     for dataset in (folder / entry.name for entry in entries if matches(entry.name)):

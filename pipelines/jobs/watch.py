@@ -17,7 +17,7 @@ from recordmill.job.staging import (
     drafted_bytes,
 )
 from recordmill.runners.progress import Snapshot
-from recordmill.storage.files import DirectoryEntry, MissingError
+from recordmill.storage.files import DirectoryEntry
 from recordmill.transforms.model import limits
 
 _STORE_REQUESTS = 1.0  # per second
@@ -126,13 +126,9 @@ class JobProgress:
     def _list(self, name: str) -> Sequence[DirectoryEntry]:
         """Return the entries of a folder; none if it is missing."""
         place = self._staging.place(name)
-        if self._is_local:
-            return place.list_dir() if place.exists() else ()
-        self._requests += _LIST
-        try:
-            return place.list_dir()
-        except MissingError:
-            return ()
+        if not self._is_local:
+            self._requests += _LIST
+        return place.list_if_exists()
 
     def _staged(self) -> int:
         """Return the number of rows in the full parts that another process has listed."""

@@ -344,7 +344,8 @@ def read_manifest(dataset: Location) -> bytes:
       ManifestError: the manifest is missing.
     """
     location = dataset / MANIFEST
-    if not location.exists():
+    content = location.read_if_exists()
+    if content is None:
         if dataset.exists() and not dataset.is_dir():
             raise ManifestError(
                 f"no dataset: {shown(dataset)} is a file. recordmill.read reads a TFRecord file,"
@@ -355,4 +356,4 @@ def read_manifest(dataset: Location) -> bytes:
             " dataset; if a run is writing it, wait for its end; if one was interrupted, run the"
             " same command again"
         )
-    return location.read_bytes()
+    return content

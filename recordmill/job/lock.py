@@ -26,7 +26,7 @@ from recordmill import strict_json
 from recordmill.errors import RunError, StorageError
 from recordmill.format.typed_json import JsonObject, damage_of, parse_json, read_as
 from recordmill.job.claims import Claim, ClaimedError, hold_claim
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, MissingError, shown
 from recordmill.storage.storage_errors import raise_storage_errors, short_cause
 
 NAME = "lock.json"
@@ -183,8 +183,9 @@ def _claim(folder: Location) -> Iterator[None]:
 
 def _delete_if_empty(*folders: Location) -> None:
     for folder in folders:
-        if folder.exists() and not folder.list_dir():
-            folder.delete_tree()
+        with contextlib.suppress(MissingError):
+            if not folder.list_dir():
+                folder.delete_tree()
 
 
 @contextlib.contextmanager

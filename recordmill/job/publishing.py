@@ -6,7 +6,7 @@ Every step can be repeated:
 2. The intent, a list of the files to delete, is written to staging.
 3. The old dataset.json is deleted.
 4. The other files of the old dataset are deleted.
-5. The new files are moved to the output.
+5. The new files are moved to the output, or copied in an object store.
 6. The new dataset.json is moved there.
 7. Staging is deleted.
 
@@ -29,7 +29,14 @@ from recordmill.format.manifest import JOB, MANIFEST, RECIPES, Manifest, Manifes
 from recordmill.format.typed_json import Checked
 from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
 from recordmill.option_names import option_name
-from recordmill.storage.files import Location, StorageError, shown, sync_folders
+from recordmill.storage.files import (
+    Location,
+    StorageError,
+    for_each,
+    move_or_copy,
+    shown,
+    sync_folders,
+)
 from recordmill.storage.storage_errors import MissingError, raise_storage_errors
 
 
@@ -92,10 +99,13 @@ def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]
     if staging.read_json(INTENT, _FileNames) is not None:
         # An earlier attempt began to publish, and may have moved files with other names.
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
-    for name, content in files.items():
-        place = staging.place(f"side/{name}")
-        place.parent.make_dirs()
-        place.write_bytes(content)
+    for name in files:
+        staging.place(f"side/{name}").parent.make_dirs()
+    for_each(
+        lambda name: staging.place(f"side/{name}").write_bytes(files[name]),
+        [*files],
+        at=staging.root,
+    )
     staging.place(f"side/{MANIFEST}").write_bytes(manifest.to_bytes())
 
 
@@ -113,12 +123,11 @@ def publish(staging: Staging) -> None:
     sync_folders(staged, top=staging.output.parent)
     if staging.read_json(INTENT, _FileNames) is None:
         # Once the intent is written, a file that is missing in staging counts as already moved.
-        for place in staged:
-            if not place.exists():
-                raise RunError(
-                    f"{shown(place)} vanished before it was published: run the same command again"
-                    " to write it"
-                )
+        for place in _missing(staged):
+            raise RunError(
+                f"{shown(place)} vanished before it was published: run the same command again"
+                " to write it"
+            )
         old = _old_files(staging)
         _refuse_links(staging.output, {*old, *manifest.paths()})
         staging.place(INTENT).write_bytes(to_json(sorted(old)))
@@ -172,8 +181,8 @@ def _old_files(staging: Staging) -> set[str]:
 
 
 def _staged_manifest(staging: Staging) -> Manifest | None:
-    place = staging.place(f"side/{MANIFEST}")
-    return Manifest.from_bytes(place.read_bytes()) if place.exists() else None
+    content = staging.place(f"side/{MANIFEST}").read_if_exists()
+    return None if content is None else Manifest.from_bytes(content)
 
 
 def interrupted(output: Location) -> Staging | None:
@@ -233,17 +242,33 @@ def finish(staging: Staging) -> None:
     output.sync_folder()
     new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
     # A file of the new dataset that is no longer in staging is already in the output.
-    moved = {name for name, source in new.items() if not source.exists()}
-    for name in staging.read_json(INTENT, _FileNames):
-        if name not in moved:
-            (output / name).delete(missing_ok=True)
-    for name, source in new.items():
-        if name not in moved and name != MANIFEST:
-            (output / name).parent.make_dirs()
-            source.rename_to(output / name)
+    missing = {*_missing(new.values())}
+    old = [
+        output / name
+        for name in staging.read_json(INTENT, _FileNames)
+        if name not in new or new[name] not in missing
+    ]
+    for_each(lambda place: place.delete(missing_ok=True), old, at=output)
+    to_bring = {
+        source: output / name
+        for name, source in new.items()
+        if name != MANIFEST and source not in missing
+    }
+    for place in to_bring.values():
+        place.parent.make_dirs()
+    move_or_copy(to_bring)
     sync_folders([output / name for name in new], top=output)
     new[MANIFEST].rename_to(output / MANIFEST)
     output.sync_folder()
+
+
+def _missing(places: Collection[Location]) -> list[Location]:
+    """Return the files that do not exist, by listing their folders."""
+    found = {
+        folder: {entry.name for entry in folder.list_if_exists()}
+        for folder in {place.parent for place in places}
+    }
+    return [place for place in places if place.name not in found[place.parent]]
 
 
 def _file_name(name: str) -> str:

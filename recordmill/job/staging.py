@@ -318,17 +318,17 @@ class Staging:
           DamageError: the content is invalid.
         """
         place = self.place(name)
-        if not place.exists():
-            return None
-        for _ in range(0 if place.is_local else _READS_AGAIN):
-            with contextlib.suppress(DamageError):
-                return self._parsed(place, kind, open_ended=open_ended)
-        return self._parsed(place, kind, open_ended=open_ended)
-
-    def _parsed(self, place: Location, kind: Any, *, open_ended: bool) -> Any:
-        content = place.read_bytes()
-        with damage_of(shown(place), advice=advice_on(place)):
-            return read_as(kind, parse_json(content), open_ended=open_ended)
+        for left in reversed(range(1 if place.is_local else 1 + _READS_AGAIN)):
+            content = place.read_if_exists()
+            if content is None:
+                return None
+            try:
+                with damage_of(shown(place), advice=advice_on(place)):
+                    return read_as(kind, parse_json(content), open_ended=open_ended)
+            except DamageError:
+                if not left:
+                    raise
+        raise AssertionError
 
     def listing(self) -> Listing | None:
         """Return the listing; None if it is not complete."""
@@ -353,7 +353,7 @@ class Staging:
         """Return all rejects of a finished run, sorted by key."""
         place = self.place("rejects.jsonl")
         rejects = []
-        for number, line in enumerate(place.read_bytes().splitlines() if place.exists() else (), 1):
+        for number, line in enumerate((place.read_if_exists() or b"").splitlines(), 1):
             with damage_of(shown(place), line=number, advice=advice_on(place)):
                 rejects.append(read_as(Reject, parse_json(line)))
         return tuple(rejects)
@@ -374,10 +374,18 @@ class Staging:
 
     def begin(self) -> None:
         """Delete the files that a new run cannot reuse; shards and the listing stay."""
-        for name in ("verdict.json", "plan.json", "rejects.jsonl"):
-            self.place(name).delete(missing_ok=True)
-        for folder in ("spill", "profiles", "leaks", "similar"):
-            self.place(folder).delete_tree()
+        self.delete_all(
+            "verdict.json", "plan.json", "rejects.jsonl", "spill", "profiles", "leaks", "similar"
+        )
+
+    def delete_all(self, *names: str) -> None:
+        """Delete files and folders of the staging folder, as far as they exist."""
+        kinds = {entry.name: entry.kind for entry in self.root.list_if_exists()}
+        for name in names:
+            if kinds.get(name) == "dir":
+                self.place(name).delete_tree()
+            elif name in kinds:
+                self.place(name).delete(missing_ok=True)
 
     def sweep(self) -> None:
         """Delete the staging folders of all jobs of the output; the lock beside them stays."""
@@ -392,7 +400,6 @@ class Staging:
 def jobs(output: Location) -> Iterator[Staging]:
     """Yield the staging folders of all jobs of an output."""
     folder = output.without_links() / FOLDER
-    if folder.exists():
-        for entry in folder.list_dir():
-            if entry.kind == "dir":
-                yield Staging(folder / entry.name)
+    for entry in folder.list_if_exists():
+        if entry.kind == "dir":
+            yield Staging(folder / entry.name)

@@ -17,8 +17,9 @@ import io
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -38,6 +39,8 @@ from recordmill.storage.stores import ArrowFiles, DirectoryEntry, Guard, Guarded
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+T = TypeVar("T")
+
 __all__ = [
     "DirectoryEntry",
     "Location",
@@ -55,6 +58,7 @@ _QUERY = re.compile(r"\?((?:[a-z_]+=[^?]*)?)\Z")
 _BUCKETS = ("s3", "gs", "gcs", "abfs", "abfss")
 _HAVE_FOLDERS = ("hdfs", "viewfs", "mock")
 _WEB = ("http", "https")
+_SIDE_BY_SIDE = 16  # requests to a store
 _READ_BUFFER = 1 << 20  # bytes
 _WRITE_BUFFER = 1 << 17  # larger writes are not copied; a shard that is written has five
 
@@ -210,6 +214,13 @@ class Location:
         with raise_storage_errors("list", self):
             return call_with_retries(self.store.list_dir, self.path)
 
+    def list_if_exists(self) -> list[DirectoryEntry]:
+        """Return the entries of this folder, sorted by name; none if it does not exist."""
+        try:
+            return self.list_dir()
+        except MissingError:
+            return []
+
     def open_input(self) -> BinaryIO:
         """Open the file as a seekable, buffered stream, whose methods raise StorageError, too."""
         return self.open_guarded(functools.partial(raise_storage_errors, "read", self))
@@ -242,6 +253,13 @@ class Location:
         """Return the content of the file."""
         with self.open_input() as file:
             return file.read()
+
+    def read_if_exists(self) -> bytes | None:
+        """Return the content of the file; None if it does not exist."""
+        try:
+            return self.read_bytes()
+        except MissingError:
+            return None
 
     def read_range(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
@@ -337,6 +355,43 @@ class Location:
             self.store.sync_folder(path)
 
 
+def for_each(call: Callable[[T], object], items: Collection[T], *, at: Location) -> None:
+    """Call a function with each of several items, side by side if they concern files in a store.
+
+    at: a place on the filesystem of the files.
+
+    Raises the error of the first call that fails, after those that have begun.
+    """
+    if at.is_local or len(items) < 2:
+        for item in items:
+            call(item)
+        return
+    with ThreadPoolExecutor(min(len(items), _SIDE_BY_SIDE)) as pool:
+        calls = [pool.submit(call, item) for item in items]
+        try:
+            for one in calls:
+                one.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def move_or_copy(files: Mapping[Location, Location]) -> None:
+    """Bring {file: its new place} within one filesystem, out of a folder that is deleted later.
+
+    An object store would copy and delete each of them to move it: there they are only copied.
+    """
+    for_each(lambda pair: _bring(*pair), [*files.items()], at=next(iter(files), _HERE))
+
+
+def _bring(source: Location, target: Location) -> None:
+    with (
+        raise_storage_errors(f"move to {shown(target)} the file", source),
+        source.pinned() as path,
+        target.pinned() as new,
+    ):
+        call_with_retries(source.store.bring, path, new)
+
+
 def sync_folders(places: Iterable[Location], *, top: Location) -> None:
     """Sync the folders of files, and their parents up to `top`, which contains all of them."""
     folders: set[Location] = {top}
@@ -350,6 +405,7 @@ def sync_folders(places: Iterable[Location], *, top: Location) -> None:
 
 
 _LOCAL = LocalFiles()
+_HERE = Location("", "/")
 
 
 @functools.lru_cache(maxsize=64)

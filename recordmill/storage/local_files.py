@@ -88,6 +88,9 @@ class LocalFiles:
             if not os.path.exists(target):
                 raise
 
+    def bring(self, source: str, target: str) -> None:
+        self.rename(source, target)
+
     def delete(self, path: str) -> None:
         os.unlink(path)
 

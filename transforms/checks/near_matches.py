@@ -77,13 +77,12 @@ def write_lines(bucket: tuple[int, Iterable[Member]], *, staging: Staging) -> in
 def read_lines(staging: Staging) -> bytes:
     """Return the lines of all buckets, sorted; b"" if there are no near duplicates."""
     folder = staging.place(FOLDER)
-    if not folder.exists():
-        return b""
+    names = {entry.name for entry in folder.list_if_exists()}
     lines: list[bytes] = []
     for bucket in range(limits.PARTITIONS):
-        place = staging.place(f"{FOLDER}/{bucket:05d}.jsonl")
-        if place.exists():
-            lines += place.read_bytes().splitlines(keepends=True)
+        name = f"{bucket:05d}.jsonl"
+        if name in names:
+            lines += (folder / name).read_bytes().splitlines(keepends=True)
     return b"".join(sorted(lines))
 
 

@@ -141,10 +141,7 @@ def stage_listing(
 
 def delete_derived_files(staging: Staging) -> None:
     """Delete the files that were derived from a listing of other rows."""
-    for name in ("listing.json", "plan.json", "estimate.json"):
-        staging.place(name).delete(missing_ok=True)
-    for name in _DERIVED:
-        staging.place(name).delete_tree()
+    staging.delete_all("listing.json", "plan.json", "estimate.json", *_DERIVED)
 
 
 def layout_of(source: Source, listing: Listing, staging: Staging, *, keep: bool = True) -> Layout:

@@ -6,7 +6,6 @@ listing. The pipeline may never run, for example because a later step raises an 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -85,7 +84,6 @@ class PendingListing:
                 place.write_bytes(path.read_bytes())
         target.place(_LISTING).write_bytes(listing.to_json())  # last: it marks the others complete
         kept = {part.name.rpartition("/")[0] for part in listing.parts}
-        with contextlib.suppress(FileNotFoundError):
-            for entry in target.place("listing").list_dir():
-                if f"listing/{entry.name}" not in kept:
-                    target.place(f"listing/{entry.name}").delete_tree()
+        for entry in target.place("listing").list_if_exists():
+            if f"listing/{entry.name}" not in kept:
+                target.place(f"listing/{entry.name}").delete_tree()

@@ -130,7 +130,7 @@ class ShardDraft:
 
     def _names(self, prefix: str) -> Mapping[str, int]:
         """Return {name: size} of the files of this shard."""
-        found = self._folder.list_dir() if self._folder.exists() else []
+        found = self._folder.list_if_exists()
         return {entry.name: entry.size for entry in found if entry.name.startswith(prefix)}
 
 
