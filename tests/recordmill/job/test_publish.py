@@ -11,7 +11,9 @@ import contextlib
 import os
 import pathlib
 import shutil
+import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,9 @@ from recordmill.job import publishing
 from recordmill.job.staging import FOLDER, Staging
 from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles
+from recordmill.storage.stores import ArrowFiles
+from tests.s3_server import CREDENTIALS
+from tests.s3_store import S3Store
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 
@@ -112,20 +117,21 @@ def _no_sync(monkeypatch):
 
 
 @contextlib.contextmanager
-def crash_at(step: int) -> Iterator[list[str]]:
+def crash_at(step: int, store: type = LocalFiles) -> Iterator[list[str]]:
     """Fails at the step-th operation that changes storage; yields those that were begun."""
     begun: list[str] = []
-    operations = ("rename", "delete", "write_bytes", "open_output", "delete_tree", "make_dirs")
+    operations = ["rename", "delete", "write_bytes", "open_output", "delete_tree", "make_dirs"]
+    operations += [] if store is LocalFiles else ["bring"]
     with pytest.MonkeyPatch.context() as patch:
         for name in operations:
-            patch.setattr(LocalFiles, name, _counted(name, step, begun))
+            patch.setattr(store, name, _counted(store, name, step, begun))
         yield begun
 
 
-def _counted(name: str, step: int, begun: list[str]) -> Callable:
-    original = getattr(LocalFiles, name)
+def _counted(store: type, name: str, step: int, begun: list[str]) -> Callable:
+    original = getattr(store, name)
 
-    def operation(self: LocalFiles, path: str, *args: object, **options: object) -> object:
+    def operation(self: Any, path: str, *args: object, **options: object) -> object:
         folder, file = os.path.split(path)
         if folder.startswith("/proc/"):  # of an open folder
             *proc, number = folder.split("/")[:5]
@@ -133,7 +139,9 @@ def _counted(name: str, step: int, begun: list[str]) -> Callable:
             folder = os.path.join(opened, *folder.split("/")[5:])
         begun.append(f"{name} {os.path.join(folder, file)}")
         if len(begun) == step:
-            if name == "delete_tree":  # it is no single step: some of it is gone
+            if (
+                name == "delete_tree" and store is LocalFiles
+            ):  # it is no single step: some of it is gone
                 for part in ("listing", "shards"):
                     shutil.rmtree(os.path.join(path, part), ignore_errors=True)
             raise Crash
@@ -312,6 +320,73 @@ def test_an_intent_of_other_rows_is_not_forgotten(jobs, tmp_path):
     publishing.stage_files(again, manifest, {})
     publishing.publish(again)
     assert tree(output) == jobs.trees["other"]
+
+
+@pytest.fixture
+def store(monkeypatch) -> Iterator[S3Store]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    listener, key = socket.create_server(("127.0.0.1", 0)), CREDENTIALS["AWS_ACCESS_KEY_ID"]
+    with S3Store(listener, access_key=key) as made:
+        yield made
+
+
+def laid_out_in(store: S3Store, jobs: Jobs, folder: str) -> Staging:
+    """A dataset in a store, and a job that would publish another over it."""
+    for name, content in jobs.trees["old"].items():
+        store.put(f"bucket/{folder}/{name}", content)
+    for part in ("shards", "index", "info", "side"):
+        for path in (jobs.staged["new"] / part).iterdir():
+            store.put(f"bucket/{folder}/{FOLDER}/job/{part}/{path.name}", path.read_bytes())
+    place = f"endpoint_override={store.address}&scheme=http&region=us-east-1"
+    return Staging.of(Location.parse(f"s3://bucket/{folder}?{place}"), "job")
+
+
+def tree_in(store: S3Store, folder: str) -> dict[str, bytes]:
+    prefix = f"bucket/{folder}/"
+    names = (name.removeprefix(prefix) for name in store.names(prefix))
+    return {
+        name: store.get(prefix + name).content
+        for name in names
+        if name and not name.startswith(FOLDER) and name[-1] != "/"  # pyarrow marks folders
+    }
+
+
+def test_in_a_store_over_another_dataset(jobs, store):
+    changed = 0
+    for step in range(1, 1000, EVERY):
+        folder = f"{step}"
+        staging = laid_out_in(store, jobs, folder)
+        crashed = False
+        with crash_at(step, ArrowFiles):
+            try:
+                publishing.publish(staging)
+            except Crash:
+                crashed = True
+        found = tree_in(store, folder)
+        assert MANIFEST not in found or found in (jobs.trees["old"], jobs.trees["new"])
+        changed += found != jobs.trees["old"]
+        if (begun := publishing.interrupted(staging.output)) is not None:
+            publishing.finish(begun)
+        else:
+            publishing.publish(staging)
+        staging.sweep()
+        assert tree_in(store, folder) == jobs.trees["new"]
+        assert store.names(f"bucket/{folder}/{FOLDER}/job/") == []
+        if not crashed:
+            break
+    assert changed > 2
+
+
+def test_a_store_copies_each_file_once_and_is_not_asked_for_it(jobs, store):
+    staging = laid_out_in(store, jobs, "out")
+    publishing.publish(staging)
+    files = [name for name in jobs.trees["new"] if name != MANIFEST]
+    done = [(one.operation, one.key.removeprefix("out/")) for one in store.requests]
+    assert sorted(key for operation, key in done if operation == "PUT" and key in files) == files
+    asked = {key for operation, key in done if operation in ("HEAD", "GET")}
+    staged = {f"{FOLDER}/job/{part}/{name}" for part in ("shards", "side") for name in files}
+    assert not asked & staged
 
 
 def test_a_lost_file_is_noticed_before_anything_is_touched(jobs, tmp_path):
