@@ -20,7 +20,7 @@ from recordmill.pipelines.jobs.watch import JobProgress
 from recordmill.pipelines.options.common.flink import FlinkConfig
 from recordmill.runners.flink.environments import Environment
 from recordmill.runners.flink.job import FlinkJob
-from recordmill.runners.progress import Snapshot, Watcher
+from recordmill.runners.progress import JobView, Snapshot, Watcher
 from recordmill.transforms.model.run_spec import RunSpec
 
 _PROG = "recordmill"
@@ -70,6 +70,8 @@ def run(
     if not callable(build):
         raise ConfigError(f"build: expected a function that takes a pipeline, got {build!r}")
     on_flink: FlinkJob | None = None
+    datasets = _Datasets(lambda: on_flink.waiting() if on_flink else None)
+    watcher = Watcher(datasets.poll, quiet=not progress)
     if runner == "flink":
         on_flink = make_flink_job(
             config,
@@ -77,11 +79,15 @@ def run(
             workers=workers,
             imports=["recordmill.pipelines.jobs.road"],
             beam_options=beam_options,
+            view=JobView(
+                activity=datasets.activity,
+                is_working=datasets.is_writing,
+                unanswered=datasets.unanswered,
+                notice=lambda message: watcher.say(f"{_PROG}: {message}"),
+            ),
         )
         if progress and (note := on_flink.note()) is not None:
             print(f"{_PROG}: note: {note}", file=sys.stderr)
-    datasets = _Datasets(on_flink.waiting if on_flink else None)
-    watcher = Watcher(datasets.poll, quiet=not progress)
     with contextlib.ExitStack() as stack:
 
         def build_and_watch(pipeline: beam.Pipeline) -> None:
@@ -96,12 +102,7 @@ def run(
                 build_and_watch, workers=workers, beam_options=beam_options, checks=True
             )
         try:
-            on_flink.run(
-                build_and_watch,
-                activity=datasets.activity,
-                is_working=datasets.is_writing,
-                notice=lambda message: watcher.say(f"{_PROG}: {message}"),
-            )
+            on_flink.run(build_and_watch)
         except KeyboardInterrupt:
             on_flink.cancel()
             raise
@@ -114,7 +115,7 @@ class _Datasets(PipelineVisitor):
     waiting: returns what the pipeline waits for before its first stage, or None.
     """
 
-    def __init__(self, waiting: Callable[[], str | None] | None) -> None:
+    def __init__(self, waiting: Callable[[], str | None]) -> None:
         self._waiting = waiting
         self._jobs: dict[str, JobProgress] = {}
 
@@ -140,6 +141,10 @@ class _Datasets(PipelineVisitor):
         with contextlib.suppress(RunError):  # the pipeline reads damaged files itself
             return [job.poll() for job in self._jobs.values()]
         return None
+
+    def unanswered(self) -> str:
+        """Return as `JobProgress.unanswered`."""
+        return next(filter(None, (job.unanswered() for job in self._jobs.values())), "")
 
     def is_writing(self) -> bool:
         """Return whether records were missing in a shard at the last poll."""

@@ -61,6 +61,22 @@ class Pace:
     idle: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobView:
+    """View of a job on a cluster, for the process that follows it.
+
+    activity: returns a value that changes as the job progresses, in addition to what the cluster
+      reports. is_working: returns whether the job certainly cannot end yet.
+    unanswered: returns which store does not answer this process, and since when; else ''.
+    notice: called with each message.
+    """
+
+    activity: Callable[[], object] = lambda: None
+    is_working: Callable[[], bool] = lambda: False
+    unanswered: Callable[[], str] = lambda: ""
+    notice: Callable[[str], None] = lambda message: None
+
+
 class Meter:
     """Moving average of the pace of a job, which restarts with each phase."""
 
@@ -96,13 +112,14 @@ class Meter:
         done = smooth(self._pace.done, snapshot.done - last.done)
         left = None if snapshot.total is None else max(snapshot.total - snapshot.done, 0)
         idle = now - self._progressed
-        # The moving average of a job without progress gives an absurd time.
-        stands = bool(left) and idle >= _IDLE_SECONDS
+        # The moving average of a job without progress gives an absurd time. Nor is a job at its end
+        # when all is counted: it publishes.
+        stands = left is not None and idle >= _IDLE_SECONDS
         self._pace = Pace(
             done=done,
             records=smooth(self._pace.records, snapshot.records - last.records),
             bytes=smooth(self._pace.bytes, snapshot.bytes - last.bytes),
-            left=left / done if left is not None and done > 0 and not stands else None,
+            left=left / done if left and done > 0 and not stands else None,
             idle=idle if stands else 0.0,
         )
         return self._pace

@@ -21,7 +21,7 @@ from recordmill.pipelines.options.common.flink import FlinkConfig
 from recordmill.processes.pool import kill_shared_pool, process_count
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.runners.failures import strip_stage
-from recordmill.runners.progress import Watcher
+from recordmill.runners.progress import JobView, Watcher
 from recordmill.storage.machine_faults import machine_fault
 
 if TYPE_CHECKING:
@@ -66,14 +66,17 @@ def make_flink_job(
     workers: int,
     imports: Sequence[str],
     beam_options: Sequence[str],
+    view: JobView,
+    earlier: str = "",
 ) -> FlinkJob:
     """Return a job on Flink, which is not started yet.
 
     name: of the job, if the options give none. imports: modules that workers on this machine import
-    in advance. beam_options: Beam's own options, as flags.
+    in advance. beam_options: Beam's own options, as flags. view, earlier: as for `FlinkJob`.
 
     Raises:
       ConfigError: the options do not fit the cluster or this machine.
+      RunError: the cluster of an earlier command does not answer.
     """
     with permanent_imports():
         from recordmill.runners.flink.job import FlinkJob
@@ -97,7 +100,7 @@ def make_flink_job(
         imports=imports,
         beam=tuple(beam_options),
     )
-    return FlinkJob(options, workers=process_count(workers))
+    return FlinkJob(options, workers=process_count(workers), view=view, earlier=earlier)
 
 
 @contextmanager

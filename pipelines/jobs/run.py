@@ -26,7 +26,7 @@ from recordmill.printable import printable
 from recordmill.processes import standard_streams
 from recordmill.processes.pool import process_count
 from recordmill.profile import drift, statistics_file
-from recordmill.runners.progress import Snapshot, Watcher
+from recordmill.runners.progress import JobView, Snapshot, Watcher
 from recordmill.storage import shared_places
 from recordmill.storage.files import Location, shown
 from recordmill.storage.machine_faults import machine_fault
@@ -55,9 +55,8 @@ def run(
     started = time.monotonic()
     job = Job(config, data_type)
     job.check_output()
-    on_flink = None if config.runner == "direct" else _on_flink(config, job, beam_options, prog)
-    progress = JobProgress(job.staging, waiting=on_flink.waiting if on_flink else None)
-
+    on_flink: FlinkJob | None = None
+    progress = JobProgress(job.staging, waiting=lambda: on_flink.waiting() if on_flink else None)
     watcher = Watcher(progress.poll, quiet=config.quiet)
 
     def notice(message: str) -> None:
@@ -68,6 +67,15 @@ def run(
             return progress.poll()
         return None
 
+    if config.runner == "flink":
+        view = JobView(
+            activity=activity,
+            is_working=progress.is_writing,
+            unanswered=progress.unanswered,
+            notice=notice,
+        )
+        on_flink = _on_flink(config, job, view, beam_options, prog)
+
     def run_pipeline(road: Road) -> None:
         if on_flink is None:
             run_here(road.build, workers=process_count(config.workers), checks=False)
@@ -77,10 +85,7 @@ def run(
         with _recorded(job, on_flink) as record:
             on_flink.run(
                 road.build,
-                activity=activity,
-                is_working=progress.is_writing,
                 on_submit=record,
-                notice=notice,
                 check=(shared_places.find_unreachable, _shared_places(job)),
             )
 
@@ -88,9 +93,7 @@ def run(
         assert on_flink is not None, "only a run on its cluster follows a job"
         notice(f"following the Flink job {running.job}, which an earlier run has started")
         with _recorded(job, on_flink):
-            on_flink.follow(
-                running.job, activity=activity, is_working=progress.is_writing, notice=notice
-            )
+            on_flink.follow(running.job)
 
     with exit_on_signals(watcher, on_flink, prog), watcher:
         outcome = job.run(
@@ -132,13 +135,18 @@ def run(
     return 0
 
 
-def _on_flink(config: CommonConfig, job: Job, beam_options: Sequence[str], prog: str) -> FlinkJob:
+def _on_flink(
+    config: CommonConfig, job: Job, view: JobView, beam_options: Sequence[str], prog: str
+) -> FlinkJob:
+    earlier = lock.cluster_job(job.output / FOLDER)
     return make_flink_job(
         config,
         name=f"{prog.replace(' ', '-')}-{job.output.name}",
         workers=config.workers,
         imports=["recordmill.pipelines.jobs.road", *job.data_type.modules],
         beam_options=beam_options,
+        view=view,
+        earlier="" if earlier is None else earlier.cluster,
     )
 
 
@@ -204,14 +212,12 @@ def _is_running(on_flink: FlinkJob | None, job: lock.ClusterJob) -> bool:
             f" --flink-master {job.cluster}; if it no longer exists, remove {lock.CLUSTER_JOB} from"
             f" {FOLDER} in the output"
         )
-    from recordmill.runners.flink.rest import ClusterError
-
     try:
         running = on_flink.is_running(job.job, accepted=job.accepted)
         if running and job.needs_command:
             on_flink.cancel_other(job.job)
             return False
-    except ClusterError as error:
+    except RunError as error:
         raise RunError(
             f"the Flink job {job.job} holds the output, and its cluster does not say whether it is"
             f" still running: {error}. If that cluster no longer exists, remove {lock.CLUSTER_JOB}"

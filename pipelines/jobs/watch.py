@@ -16,10 +16,12 @@ from recordmill.job.staging import (
     Staging,
     drafted_bytes,
 )
-from recordmill.runners.progress import Snapshot
-from recordmill.storage.files import DirectoryEntry
+from recordmill.runners.progress import Snapshot, duration
+from recordmill.storage.files import DirectoryEntry, shown
+from recordmill.storage.storage_errors import PathError
 from recordmill.transforms.model import limits
 
+_SLOW_SECONDS = 20.0  # time of a request after which the store does not seem to answer
 _STORE_REQUESTS = 1.0  # per second
 _MOST_REQUESTS = 10  # of a poll, before infos of shards wait for the next
 # Requests of a missing file, of one that is read, and of a listing of up to 1,000 names.
@@ -53,10 +55,20 @@ class JobProgress:
         self._next = 0.0  # time of the next request to a store
         self._requests = 0
         self._kept: dict[str, Any] = {}  # files of a store that were read
+        self._unanswered: float | None = None  # time of the first request without an answer
 
     def is_writing(self) -> bool:
         """Return whether records were missing in the shards at the last poll."""
         return self._is_writing
+
+    def unanswered(self) -> str:
+        """Return which store does not answer this process, and since when; '' if it does."""
+        since = self._unanswered
+        seconds = 0.0 if since is None else self._clock() - since
+        if self._is_local or seconds < _SLOW_SECONDS:
+            return ""
+        store = shown(self._staging.output)
+        return f"the store of {store} has not answered this command either for {duration(seconds)}"
 
     def listed(self, rows: int) -> None:
         """Add rows to the count of the listing while it is made."""
@@ -69,15 +81,24 @@ class JobProgress:
           DamageError: a file of staging is damaged.
         """
         if self._is_local:
-            return self._poll_now()
+            try:
+                return self._poll()
+            except StorageError:  # a file was moved after its folder was listed
+                return None
         # Another thread may wait for the store.
         if self._lock.acquire(blocking=False):
             try:
                 if self._clock() >= self._next:
                     self._requests = 0
+                    since, is_silent = self._unanswered, False
+                    self._unanswered = self._clock() if since is None else since
                     try:
-                        self._snapshot = self._poll_now()
+                        self._snapshot = self._poll()
+                    except StorageError as error:  # the last snapshot stays: nothing has progressed
+                        is_silent = not isinstance(error, PathError)
                     finally:
+                        if not is_silent:
+                            self._unanswered = None
                         self._next = self._clock() + max(self._requests, 1) / _STORE_REQUESTS
             finally:
                 self._lock.release()
@@ -86,12 +107,6 @@ class JobProgress:
     @property
     def _is_local(self) -> bool:
         return self._staging.root.is_local
-
-    def _poll_now(self) -> Snapshot | None:
-        try:
-            return self._poll()
-        except StorageError:  # a file was moved between the listing of its folder and its reading
-            return None
 
     def _poll(self) -> Snapshot | None:
         plan = self._read("plan.json", PlanContent)

@@ -47,7 +47,12 @@ from recordmill.runners.flink.rest import (
     NoSuchJobError,
     RejectedError,
 )
-from recordmill.runners.flink.standstill import StandstillWatch
+from recordmill.runners.flink.standstill import (
+    Answer,
+    StandstillWatch,
+    wait_for_answer,
+)
+from recordmill.runners.progress import JobView
 from recordmill.runners.secret_files import read_secret
 from recordmill.runners.workers import peers, start_check, versions
 from recordmill.runners.workers.pool import PORT, WorkerPool
@@ -66,20 +71,31 @@ _NO_RESTARTS = (
 )
 _DUPLICATE = "already been submitted"  # in Flink's answer to a second job of the same id
 _UNKNOWN_SECONDS = 10.0  # time for which a cluster may not know a job that it has accepted
-_UNREACHABLE_SECONDS = 60.0  # time without an answer after which a cluster is given up
 
 
 class FlinkJob:
     """One job, from submission to end. The constructor checks the options but starts nothing.
 
+    view: of the process that follows the job. earlier: URL of the cluster that has a job of an
+      earlier command, '' if there is none: if that cluster does not answer, it is waited for.
     id: Flink's id of the job. It is chosen here for a cluster, and by Flink if that is embedded.
 
     Raises:
-      ConfigError: the options do not fit the cluster or this machine.
+      ConfigError: the options do not fit the cluster or this machine, or the cluster cannot be
+        reached.
+      RunError: the cluster of an earlier command has not answered until `stall_seconds`.
     """
 
-    def __init__(self, options: FlinkOptions, *, workers: int) -> None:
+    def __init__(
+        self,
+        options: FlinkOptions,
+        *,
+        workers: int,
+        view: JobView | None = None,
+        earlier: str = "",
+    ) -> None:
         self._options = options
+        self._view = view or JobView()
         self._cluster = options.cluster
         if options.detach and self._cluster is None:
             raise ConfigError(
@@ -106,6 +122,8 @@ class FlinkJob:
         version, slots, self._managers = options.version, workers, 1
         if self._cluster is not None:
             try:
+                if self._cluster.url == earlier:
+                    self._when_answered(self._cluster.version)
                 version = self._cluster.version()
                 free, slots, self._managers = self._cluster.free_slots()
             except ClusterError as error:
@@ -182,12 +200,13 @@ class FlinkJob:
           one of the two.
 
         Raises:
-          ClusterError: the cluster does not answer.
+          RunError: the cluster does not answer.
         """
-        if self._cluster is None:
+        cluster = self._cluster
+        if cluster is None:
             return False
         try:
-            return not self._cluster.status(job).ended
+            return not self._when_answered(lambda: cluster.status(job)).ended
         except NoSuchJobError:
             if not accepted:
                 self.id = job
@@ -203,19 +222,13 @@ class FlinkJob:
         self,
         build: Callable[[beam.Pipeline], None],
         *,
-        activity: Callable[[], object] = lambda: None,
-        is_working: Callable[[], bool] = lambda: False,
         on_submit: Callable[[bool], None] = lambda accepted: None,
-        notice: Callable[[str], None] = lambda message: None,
         check: tuple[StartCheck, Mapping[str, str]] | None = None,
     ) -> None:
         """Run a pipeline to its end or, if it is to be detached, until the cluster has accepted it.
 
-        activity: returns a value that changes as the job progresses, in addition to what Flink
-          reports itself. is_working: returns whether the job certainly cannot end yet.
         on_submit: called with False before the job is submitted to a cluster, under the id that it
           has then, and with True when the cluster has accepted it.
-        notice: called with a message when the job makes no progress or restarts.
         check: called by each worker before it works, with its argument.
 
         Raises:
@@ -228,18 +241,11 @@ class FlinkJob:
         self._folder = tempfile.mkdtemp(prefix="recordmill-flink-")
         try:
             with open(os.path.join(self._folder, "workers.log"), "ab") as log:
-                self._run(build, activity, is_working, on_submit, notice, check, log)
+                self._run(build, on_submit, check, log)
         finally:
             self._clean_up()
 
-    def follow(
-        self,
-        job: str,
-        *,
-        activity: Callable[[], object] = lambda: None,
-        is_working: Callable[[], bool] = lambda: False,
-        notice: Callable[[str], None] = lambda message: None,
-    ) -> None:
+    def follow(self, job: str) -> None:
         """Follow a job of an earlier command to its end, as `run` does, instead of starting one.
 
         Raises:
@@ -247,7 +253,7 @@ class FlinkJob:
         """
         assert self._cluster is not None, "an embedded Flink ends with its command"
         self.id, self._submitted, self._accepted = job, True, True
-        self._follow(self._cluster, activity, is_working, notice)
+        self._follow(self._cluster, is_first=True)
 
     def cancel(self) -> None:
         """Cancel the job; for a signal handler that ends this process right afterwards."""
@@ -276,10 +282,7 @@ class FlinkJob:
     def _run(
         self,
         build: Callable[[beam.Pipeline], None],
-        activity: Callable[[], object],
-        is_working: Callable[[], bool],
         on_submit: Callable[[bool], None],
-        notice: Callable[[str], None],
         check: tuple[StartCheck, Mapping[str, str]] | None,
         log: IO[bytes],
     ) -> None:
@@ -321,22 +324,23 @@ class FlinkJob:
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
                 self._embedded.start(jar, job_server=self._jar)
-                self._follow(self._embedded.cluster, activity, is_working, notice)
+                self._follow(self._embedded.cluster, is_first=True)
                 return
             with contextlib.suppress(ClusterError):
                 if not self._cluster.restarts_tasks():
-                    notice(_NO_RESTARTS)
+                    self._view.notice(_NO_RESTARTS)
             for retry in range(1, options.retries + 2):
                 self._submit(self._cluster, jar, on_submit)
                 if options.detach:
                     return
                 try:
-                    self._follow(self._cluster, activity, is_working, notice)
+                    self._follow(self._cluster, is_first=retry == 1)
                     return
                 except (LostJobError, NoPoolError) as error:
                     if retry > options.retries:
                         raise
-                    notice(f"{error.cause}; submitting it again ({retry} of {options.retries})")
+                    again = f"submitting it again ({retry} of {options.retries})"
+                    self._view.notice(f"{error.cause}; {again}")
                     self._forget_job()
 
     def _forget_job(self) -> None:
@@ -344,11 +348,16 @@ class FlinkJob:
         self.id, self._submitted, self._accepted = uuid.uuid4().hex, False, False
         self._status = None
 
+    def _when_answered(self, request: Callable[[], Answer]) -> Answer:
+        return wait_for_answer(
+            request, notice=self._view.notice, seconds=self._options.stall_seconds
+        )
+
     def _submit(self, cluster: Cluster, jar: str, on_submit: Callable[[bool], None]) -> None:
-        uploaded = cluster.upload(jar)
-        on_submit(False)
-        self._submitted = True
-        try:
+        def submit() -> None:
+            uploaded = cluster.upload(jar)
+            on_submit(False)
+            self._submitted = True
             try:
                 cluster.run_jar(uploaded, ENTRY_CLASS, self.id)
             except RejectedError as error:
@@ -356,56 +365,60 @@ class FlinkJob:
                 if _DUPLICATE not in str(error) or not cluster.is_running(self.id):
                     self._submitted = False
                     raise
-            self._accepted = True
-            on_submit(True)
-            self._status = cluster.status(self.id)
+            finally:
+                # The job has its own copy.
+                with contextlib.suppress(ClusterError):
+                    cluster.delete_jar(uploaded)
+
+        try:
+            # A JobManager that was restarted has lost the jar, and maybe the job.
+            self._when_answered(submit)
         except ClusterError as error:
             left_out = left_out_error(str(error), has_library=self._has_library)
             if left_out is None:
                 raise
             raise left_out from error
-        finally:
-            # The job has its own copy.
-            with contextlib.suppress(ClusterError):
-                cluster.delete_jar(uploaded)
+        self._accepted = True
+        on_submit(True)
 
-    def _follow(
-        self,
-        cluster: Cluster,
-        activity: Callable[[], object],
-        is_working: Callable[[], bool],
-        notice: Callable[[str], None],
-    ) -> None:
+    def _follow(self, cluster: Cluster, *, is_first: bool) -> None:
+        """Follow the job to its end. is_first: as in `check_end`."""
         start = time.monotonic()
         watch = StandstillWatch(
             cluster,
             managers=self._managers,
             stall_seconds=self._options.stall_seconds,
-            notice=notice,
+            view=self._view,
+            pool=self._pool_address,
             now=start,
         )
         while True:
-            time.sleep(_poll_seconds(time.monotonic() - start, is_working=is_working()))
+            is_working = self._view.is_working()
+            time.sleep(_poll_seconds(time.monotonic() - start, is_working=is_working))
             if self._embedded is not None and self._embedded.exit_code() is not None:
                 self._check_embedded_exit(self._embedded)
                 return
             now = time.monotonic()
             try:
                 self._update_status(cluster, idle_seconds=watch.idle_seconds(now))
+                status = self._status
+                if status is not None and status.ended and self._embedded is None:
+                    check_end(
+                        cluster,
+                        status,
+                        has_library=self._has_library,
+                        pool=self._pool_address,
+                        is_first=is_first,
+                    )
+                    return
             except ClusterError as error:
                 # An embedded Flink answers late and ends early; its exit code is reliable.
                 if self._embedded is None:
-                    watch.unanswered(error, now)
-                    self._check_unanswered(error, watch.unanswered_seconds(now))
+                    self._check_known(error, watch.unanswered(error, time.monotonic()))
                 continue
-            status = self._status
             if status is None:
                 continue
-            if status.ended and self._embedded is None:
-                known = self._has_library
-                check_end(cluster, status, has_library=known, pool=self._pool_address)
-                return
-            if watch.answered(status, activity(), now):
+            if watch.answered(status, now):
                 self._fail_stalled(cluster, watch.reason(status))
             if watch.repeated is not None and self._embedded is None:
                 with contextlib.suppress(RunError):
@@ -434,17 +447,12 @@ class FlinkJob:
         if embedded.exit_code() != 0:
             raise job_error(embedded.log(), source="the log of Flink")
 
-    def _check_unanswered(self, error: ClusterError, seconds: float) -> None:
-        """Raise RunError if the cluster has not answered for too long."""
+    def _check_known(self, error: ClusterError, seconds: float) -> None:
+        """Raise LostJobError if the cluster has not known the job for too long."""
         if isinstance(error, NoSuchJobError) and seconds > _UNKNOWN_SECONDS:
             raise LostJobError(
                 f"{error} any more, probably because its JobManager was restarted without high"
                 " availability"
-            )
-        if seconds > _UNREACHABLE_SECONDS:
-            raise RunError(
-                f"this command no longer follows the Flink job {self.id}, which may still be"
-                f" running: {error}. Run the same command again to follow or to continue it"
             )
 
     def _fail_stalled(self, cluster: Cluster, reason: str) -> None:

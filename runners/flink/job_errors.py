@@ -9,7 +9,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import option_name
 from recordmill.runners.failures import JobFailure, parse_failure
 from recordmill.runners.flink.jar import find_left_out
-from recordmill.runners.flink.rest import Cluster, JobStatus
+from recordmill.runners.flink.rest import Cluster, JobStatus, TaskFailure
 
 # Of gRPC in Java: a worker has ended, or its pool does not answer.
 _WORKER_ENDED = "StatusRuntimeException"
@@ -30,12 +30,15 @@ class NoPoolError(ConfigError):
     def __init__(self, cause: str, advice: str) -> None:
         super().__init__(f"{cause}: {advice}")
         self.cause = cause
+        self.advice = advice
 
 
-def check_end(cluster: Cluster, status: JobStatus, *, has_library: bool, pool: str) -> None:
+def check_end(
+    cluster: Cluster, status: JobStatus, *, has_library: bool, pool: str, is_first: bool
+) -> None:
     """Raise RunError or ConfigError unless the job has finished successfully.
 
-    pool: as in `job_error`.
+    pool: as in `job_error`. is_first: whether the command has submitted no other job before.
     """
     if status.state == "FINISHED":
         return
@@ -43,12 +46,43 @@ def check_end(cluster: Cluster, status: JobStatus, *, has_library: bool, pool: s
         raise RunError(
             f"the Flink job {status.id} was cancelled; run the same command again to continue"
         )
-    raise job_error(
+    error = job_error(
         cluster.failure(status.id),
         source=f"the Flink job {status.id}",
         has_library=has_library,
         pool=pool,
-        machine="" if cluster.is_local else cluster.failed_machine(status.id),
+        machine=cluster.failed_machine(status.id),
+    )
+    if isinstance(error, NoPoolError) and not (is_first and _lacked_pool(cluster, status.id)):
+        raise LostJobError(error.cause, f"; if the pool does not run, {error.advice}")
+    raise error
+
+
+def _lacked_pool(cluster: Cluster, job: str) -> bool:
+    """Return whether a worker pool was missing from the start of a job.
+
+    If it was there at first, its end is a fault of the machine.
+    """
+    failures = cluster.failures(job)
+    is_missing = not failures or _NO_CONNECTION.search(failures[-1].text) is not None
+    return is_missing and not cluster.has_worked(job)
+
+
+def failure_cause(failure: TaskFailure, *, pool: str) -> str:
+    """Return the cause of a failure in one line, with the machine if Flink names it.
+
+    pool: as in `job_error`.
+    """
+    parsed = parse_failure(failure.text)
+    if parsed is None:
+        return (failure.text.splitlines() or [""])[0]
+    error = _pool_error(parsed, pool, failure.machine) if pool else None
+    if isinstance(error, NoPoolError):
+        return str(error)
+    if isinstance(error, LostJobError):
+        return error.cause
+    return re.sub(
+        r"\s+", " ", f"{parsed} (on {failure.machine})" if failure.machine else str(parsed)
     )
 
 

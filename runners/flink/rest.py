@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import collections
 import dataclasses
 import http.client
 import ipaddress
@@ -27,10 +28,25 @@ _TIMEOUT = 30.0  # s, per request
 _POST_TIMEOUT = 300.0  # s: uploading a jar and building a job from it take longer
 _CANCEL_TIMEOUT = 10.0  # s
 _CHUNK = 1 << 20  # bytes
+_UNAVAILABLE = (502, 503, 504)  # of a JobManager that starts, or of a proxy before it
+_PYTHON_STAGE = re.compile(r" at \[\d+\]")  # in Beam's name of a vertex: "MapPartition at [3]Write"
 
 
 class ClusterError(RunError):
     """The cluster is unreachable, or its response is invalid."""
+
+
+class UnreachableError(ClusterError):
+    """The cluster does not answer now.
+
+    cause: the address and the reason, without advice.
+    """
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"{cause}: start it, or give its REST address with {option_name('flink_master')}"
+        )
+        self.cause = cause
 
 
 class RejectedError(ClusterError):
@@ -61,6 +77,17 @@ class JobStatus:
     @property
     def ended(self) -> bool:
         return self.state in TERMINAL
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskFailure:
+    """A failure of a job.
+
+    machine: host name of the TaskManager; '' if Flink names none, or if all run on this machine.
+    """
+
+    text: str
+    machine: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -221,25 +248,46 @@ class Cluster:
             return self.status(status.id)  # the causes of a failure are as old as its details
         return dataclasses.replace(status, state=state)
 
+    def has_worked(self, job: str) -> bool:
+        """Return whether a stage of Python workers has ended on all machines of a job."""
+        vertices = self._of_job("GET", job)["vertices"]
+        return any(
+            one["status"] == "FINISHED" and _PYTHON_STAGE.search(str(one["name"]))
+            for one in vertices
+        )
+
+    def running_on(self, job: str) -> dict[str, int]:
+        """Return {host of a TaskManager: number of tasks that run there now}."""
+        running: collections.Counter[str] = collections.Counter()
+        for vertex in self._of_job("GET", job)["vertices"]:
+            if vertex["tasks"].get("RUNNING"):
+                found = self._of_job("GET", job, f"/vertices/{vertex['id']}")["subtasks"]
+                running.update(
+                    str(one.get("endpoint") or one.get("host") or "").partition(":")[0]
+                    for one in found
+                    if one["status"] == "RUNNING"
+                )
+        return dict(sorted(running.items()))
+
     def jobs(self) -> list[str]:
         """Return the ids of all jobs that the cluster knows."""
         return [str(job["jid"]) for job in self._call("GET", "/v1/jobs/overview")["jobs"]]
 
-    def failures(self, job: str) -> list[str]:
-        """Return the stack traces of the failures after which tasks of a job were restarted."""
+    def failures(self, job: str) -> list[TaskFailure]:
+        """Return the failures after which a job was restarted, and its last; newest first."""
         found = self._of_job("GET", job, "/exceptions")
-        entries = found.get("exceptionHistory", {}).get("entries", ())
-        return [str(entry["stacktrace"]) for entry in entries]
+        return [
+            TaskFailure(
+                text=str(entry["stacktrace"]), machine="" if self.is_local else _machine(entry)
+            )
+            for entry in found.get("exceptionHistory", {}).get("entries", ())
+        ]
 
     def failed_machine(self, job: str) -> str:
-        """Return the host of the TaskManager where a job failed last, '' if Flink names none."""
-        found = self._of_job("GET", job, "/exceptions")
-        entries = found.get("exceptionHistory", {}).get("entries", ())
-        every = [one for e in entries for one in (e, *e.get("concurrentExceptions", ()))]
+        """Return the host of the TaskManager where a job failed last, as in `TaskFailure`."""
         # A worker's own exception comes first, as in `failure`.
-        every.sort(key=lambda one: WORKER_ERROR_PREFIX not in str(one["stacktrace"]))
-        places = [str(one["endpoint"]) for one in every if one.get("endpoint")]
-        return places[0].rpartition(":")[0] if places else ""
+        found = sorted(self.failures(job), key=lambda one: WORKER_ERROR_PREFIX not in one.text)
+        return next((one.machine for one in found if one.machine), "")
 
     def failure(self, job: str) -> str:
         """Return the stack traces of all failures of a job, or '' if there were none."""
@@ -329,10 +377,10 @@ class Cluster:
             response = connection.getresponse()
             text = response.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
-            raise ClusterError(
-                f"no Flink cluster answers at {self.url} ({_describe(error)}): start it, or give"
-                f" its REST address with {option_name('flink_master')}"
-            ) from error
+            cause = f"no Flink cluster answers at {self.url} ({_describe(error)})"
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise ClusterError(cause) from error
+            raise UnreachableError(cause) from error
         finally:
             connection.close()
         if response.status in (401, 403):
@@ -340,15 +388,27 @@ class Cluster:
                 f"Flink at {self.url} rejected {method} {path}: it asks for a user or a token"
                 f" ({response.status}); give it in the file of {option_name('flink_token_file')}"
             )
+        if response.status in _UNAVAILABLE:
+            raise UnreachableError(
+                f"the Flink cluster at {self.url} is not available ({response.status}:"
+                f" {_error_cause(text)})"
+            )
         if response.status >= 400:
-            kind = NoSuchJobError if response.status == 404 else RejectedError
-            raise kind(f"Flink at {self.url} rejected {method} {path}: {_error_cause(text)}")
+            rejection = NoSuchJobError if response.status == 404 else RejectedError
+            raise rejection(f"Flink at {self.url} rejected {method} {path}: {_error_cause(text)}")
         try:
             return json.loads(text or "{}")
         except ValueError as error:
             raise ClusterError(
                 f"expected Flink's REST interface at {self.url}, got a response that is not JSON"
             ) from error
+
+
+def _machine(failure: Mapping[str, Any]) -> str:
+    """Return the host of the TaskManager of an entry in the history of failures, or ''."""
+    every = (failure, *failure.get("concurrentExceptions", ()))
+    places = [str(one["endpoint"]) for one in every if one.get("endpoint")]
+    return places[0].rpartition(":")[0] if places else ""
 
 
 def _authorization(token_file: str) -> str:

@@ -52,6 +52,11 @@ LONG = ("--size", "384", "--balance", "oversample", "--balance-target", "40", "-
 LONG = (*LONG, "--num-shards", "train=24,test=2", "--splits", "train=0.9,test=0.1")
 
 MOST_SILENCE = 60.0  # s between two lines of a command
+# As docs/flink.md advises, for the time that a pool takes to be back.
+RESTARTS = {
+    "restart-strategy.fixed-delay.attempts": 10,
+    "restart-strategy.fixed-delay.delay": "5 s",
+}
 _EACH = 3  # faults of a job
 _LIMIT = 600.0  # s for a command that was disturbed
 _RUNNING = ("CREATED", "INITIALIZING", "RUNNING", "RESTARTING", "FAILING")
@@ -360,7 +365,7 @@ def _run_all(first: int, count: int, log: pathlib.Path) -> None:
     with tempfile.TemporaryDirectory(prefix="recordmill-soak-") as folder:
         expected = local_files(pathlib.Path(folder))
     while (seed := _next_seed(first, count, log)) is not None:
-        with Machines() as machines:
+        with Machines(RESTARTS) as machines:
             with Watch(machines) as watch:
                 job = DisturbedJob(machines, watch, "undisturbed")
                 if job.end() != 0:

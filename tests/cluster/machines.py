@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import IO, Self
 
 import yaml
@@ -119,10 +120,14 @@ class Command:
 
 
 class Machines:
-    """All machines, from the start to the end of a `with` block."""
+    """All machines, from the start to the end of a `with` block.
 
-    def __init__(self) -> None:
+    settings: of Flink, in place of those of `flink_settings`.
+    """
+
+    def __init__(self, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         check_programs()
+        self._settings = settings
         self._stack = contextlib.ExitStack()
         self._network = Network((STORE, JOB_MANAGER, *TASK_MANAGERS, SUBMITTER))
         self._pools: dict[str, tuple[Pool, subprocess.Popen[bytes]]] = {}
@@ -163,6 +168,7 @@ class Machines:
             "jobmanager.bind-host": "0.0.0.0",
             "rest.bind-address": "0.0.0.0",
             "taskmanager.bind-host": "0.0.0.0",
+            **self._settings,
         }
         shutil.copytree(HOME / "conf", host.tmp / "conf")
         (host.tmp / "conf" / "config.yaml").write_text(yaml.safe_dump(settings))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -128,6 +129,29 @@ def jobmanager_killed(machines: Machines, expected: Expected) -> str:
     return said
 
 
+def jobmanager_down(machines: Machines, expected: Expected) -> str:
+    """It is down for more than a minute, and once the command is killed meanwhile."""
+    with _job(machines, "down", "--retries", "1") as job:
+        machines.kill_flink(JOB_MANAGER)
+        said = _wait_for_words(job, "no answer about the Flink job for")
+        last_for(75)
+        machines.start_jobmanager()
+        if job.end_well():
+            raise DifferenceError(f"expected another job of the command: {job.ends}")
+    job.check(expected)
+    with _job(machines, "down-rerun") as job:
+        machines.kill_flink(JOB_MANAGER)
+        job.command.signal(signal.SIGKILL)
+        job.end()
+        job.start()
+        said += "; the rerun: " + _wait_for_words(job, "no answer about the Flink job for")
+        machines.start_jobmanager()
+        if job.end() != 0:
+            raise DifferenceError(f"the rerun failed: {job.command.err[-2000:]}")
+    job.check(expected)
+    return said
+
+
 def _half_open(hearer: str, *speakers: str) -> Callable[[Machines, Expected], str]:
     def case(machines: Machines, expected: Expected) -> str:
         hosts = machines.hosts
@@ -240,6 +264,7 @@ CASES: dict[str, Callable[[Machines, Expected], str]] = {
     "TaskManager off for good": taskmanager_off_for_good,
     "TaskManager off for good, with spare slots": taskmanager_off_with_spare_slots,
     "JobManager killed": jobmanager_killed,
+    "JobManager down for long": jobmanager_down,
 }
 
 

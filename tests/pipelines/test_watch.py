@@ -1,18 +1,19 @@
 """How far a job is, by what is in staging."""
 
+import contextlib
 import dataclasses
 import io
 
 import pytest
 
-from recordmill.errors import DamageError
+from recordmill.errors import DamageError, StorageError
 from recordmill.format.file_info import file_info
 from recordmill.format.file_names import shard_name
 from recordmill.format.manifest import Shard
 from recordmill.job.staging import Listing, ShardInfo, StagedPart, Staging, begun_name, to_json
 from recordmill.pipelines.jobs.watch import JobProgress
 from recordmill.runners.progress import Watcher
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import limits
 from tests.s3_server import CREDENTIALS, s3_server
 
@@ -165,6 +166,48 @@ def test_a_store_gets_one_request_per_second(tmp_path, monkeypatch):
         snapshot = progress.poll()
     assert (snapshot.phase, snapshot.done, snapshot.total) == ("writing", 203, 400)
     assert (snapshot.bytes, snapshot.rejects) == (20 * 500 + 150, 20)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_silent"),
+    [
+        (StorageError("timed out"), True),
+        (MissingError("moved"), False),
+        (DamageError("bad"), False),
+    ],
+)
+def test_a_store_that_does_not_answer_is_named_and_shows_no_progress(error, is_silent, monkeypatch):
+    clock, answers = Clock(), True
+    output = Location.parse("s3://bucket/out?endpoint_override=store:9000&scheme=http")
+    place = Staging.of(output, "job")
+
+    def read(self: Staging, name: str, kind: object) -> object:
+        if not answers:
+            raise error
+        return PLAN if name == "plan.json" else None
+
+    monkeypatch.setattr(Staging, "read_json", read)
+    monkeypatch.setattr(JobProgress, "_list", lambda self, name: ())
+    progress = JobProgress(place, clock=clock)
+    before = progress.poll()
+    assert before is not None
+    answers = False
+    said = []
+    for clock.now in range(10, 60, 10):
+        with contextlib.suppress(DamageError):
+            progress._kept.clear()
+            assert progress.poll() == before
+        said.append(progress.unanswered())
+    expected = [
+        "the store of s3://bucket/out?endpoint_override=store:9000&scheme=http has not answered"
+        f" this command either for {seconds} s"
+        for seconds in (20, 30, 40)
+    ]
+    assert said == (["", "", *expected] if is_silent else [""] * 5)
+    answers = True
+    clock.now = 60
+    progress.poll()
+    assert progress.unanswered() == ""
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"splits": {}}'])

@@ -1,12 +1,29 @@
-"""A Flink job: how often it is polled, with which requests, and the errors of its workers."""
+"""A Flink job: how often it is polled, with which requests, and its errors.
+
+They are those of its workers, and those of a JobManager that does not answer.
+"""
+
+import zipfile
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.runners.failures import REFUSAL
-from recordmill.runners.flink.job import _poll_seconds
-from recordmill.runners.flink.job_errors import LostJobError, NoPoolError, job_error
-from recordmill.runners.flink.rest import Cluster, JobStatus
+from recordmill.runners.flink import job, standstill
+from recordmill.runners.flink.job import FlinkJob, _poll_seconds
+from recordmill.runners.flink.job_errors import LostJobError, NoPoolError, check_end, job_error
+from recordmill.runners.flink.options import FlinkOptions
+from recordmill.runners.flink.rest import (
+    Cluster,
+    JobStatus,
+    NoSuchJobError,
+    RejectedError,
+    UnreachableError,
+)
+from recordmill.runners.progress import JobView
+from tests.runners.clock import Clock
 
 
 def test_a_short_job_is_polled_often_and_a_long_one_seldom():
@@ -119,10 +136,197 @@ def test_the_first_failure_is_that_of_a_worker(monkeypatch):
         },
     }
     monkeypatch.setattr(Cluster, "_call", lambda *args: answer)
-    cluster = Cluster("http://127.0.0.1:1")
+    assert Cluster("http://127.0.0.1:1").failed_machine("1") == ""
+    cluster = Cluster("http://jobmanager:8081")
     assert cluster.failed_machine("1") == "tm-2"
     assert cluster.failure("1").splitlines()[0] == worker
     del answer["exceptionHistory"]["entries"][1]
     assert cluster.failed_machine("1") == "tm-1"
     answer["exceptionHistory"]["entries"].clear()
     assert cluster.failed_machine("1") == ""
+
+
+WORKER_ENDED = (
+    "java.lang.RuntimeException: it failed\nCaused by: io.grpc.StatusRuntimeException: CANCELLED"
+)
+NO_POOL = (
+    "a.B$AnnotatedConnectException: finishConnect(..) failed: Connection refused:"
+    " localhost/127.0.0.1:50000"
+)
+STAGE = "CHAIN MapPartition (MapPartition at [3]Write/{Sort, Encode}) -> FlatMap"
+
+
+@pytest.mark.parametrize(
+    ("failures", "finished", "is_first", "code"),
+    [
+        ([NO_POOL, NO_POOL], ["DataSource (Impulse)", "FlatMap (FlatMap at Out[1])"], True, 2),
+        ([NO_POOL, NO_POOL], [STAGE], True, 1),
+        ([NO_POOL, WORKER_ENDED], [], True, 1),
+        ([NO_POOL], [], False, 1),
+    ],
+    ids=["missing from the start", "between two stages", "in the first stage", "second job"],
+)
+def test_a_pool_that_has_ended_is_a_fault_of_its_machine(
+    failures, finished, is_first, code, monkeypatch
+):
+    def call(cluster: Cluster, method: str, path: str) -> Any:
+        if path.endswith("/exceptions"):
+            entries = [{"stacktrace": one, "endpoint": "tm-2:4712"} for one in failures]
+            return {"root-exception": NO_POOL, "exceptionHistory": {"entries": entries}}
+        ended = [{"name": one, "status": "FINISHED"} for one in finished]
+        return {"vertices": [*ended, {"name": STAGE, "status": "FAILED"}]}
+
+    monkeypatch.setattr(Cluster, "_call", call)
+    failed = JobStatus(id="1", name="n", state="FAILED", vertices={}, activity=(), seconds=1.0)
+    with pytest.raises((ConfigError, RunError), match="localhost:50000") as raised:
+        check_end(
+            Cluster("http://jobmanager:8081"),
+            failed,
+            has_library=True,
+            pool="localhost:50000",
+            is_first=is_first,
+        )
+    assert raised.value.exit_code == code
+    assert " on tm-2" in str(raised.value)
+    assert "start it there with recordmill worker-pool --port 50000" in str(raised.value)
+    if code == 1:
+        assert "; run the same command again to continue; if the pool does" in str(raised.value)
+
+
+class JobManager:
+    """A JobManager that is down from one second to another, and then may have lost its jobs.
+
+    known: the jobs that it knows. uploaded: number of jars.
+    """
+
+    def __init__(self, clock: Clock, down: tuple[float, float], *, keeps: bool = False) -> None:
+        self.known: set[str] = set()
+        self.uploaded = 0
+        self._clock, self._down, self._keeps = clock, down, keeps
+        self._is_new = False
+
+    def __call__(self, cluster: Cluster, method: str, path: str, **content: Any) -> Any:
+        self._clock.sleep(0.1)
+        if self._down[0] <= self._clock.now < self._down[1]:
+            raise UnreachableError(
+                f"no Flink cluster answers at {cluster.url} (connection refused)"
+            )
+        if self._clock.now >= self._down[1] and not self._is_new:
+            self._is_new = True
+            self.known = self.known if self._keeps else set()
+        match path.split("/")[2:]:
+            case ["config"]:
+                return {"flink-version": "1.19.3"}
+            case ["overview"]:
+                return {"slots-available": 2, "slots-total": 2, "taskmanagers": 1}
+            case ["jars", "upload"]:
+                self.uploaded += 1
+                return {"filename": f"/tmp/{self.uploaded}"}
+            case ["jars", jar, "run"]:
+                assert jar == str(self.uploaded), "it has the last jar alone"
+                if content["body"]["jobId"] in self.known:
+                    raise RejectedError("Job has already been submitted.")
+                self.known.add(content["body"]["jobId"])
+                if self._down[0] < self._clock.now + 0.1 < self._down[1]:
+                    self._clock.sleep(0.1)  # the answer is lost
+                    raise UnreachableError(f"no Flink cluster answers at {cluster.url} (reset)")
+                return {}
+            case ["jars", _]:
+                return {}
+            case ["jobs", job, *rest] if job in self.known:
+                state = "FINISHED" if self._clock.now > 600 else "RUNNING"
+                if rest == ["status"]:
+                    return {"status": state}
+                return {
+                    **{"jid": job, "name": "n", "state": state, "duration": 1},
+                    **{"status-counts": {state: 1}, "vertices": []},
+                }
+        raise NoSuchJobError(f"the cluster at {cluster.url} knows no such job")
+
+
+URL = "http://jobmanager:8081"
+Start = Callable[..., tuple[FlinkJob, JobManager, Clock, list[str]]]
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path) -> Start:
+    """Returns a function that makes a job on a cluster that is down for a while."""
+    jar = tmp_path / "job-server.jar"
+    with zipfile.ZipFile(jar, "w") as file:
+        file.writestr("org/apache/beam/runners/flink/FlinkPipelineRunner.class", b"")
+
+    def make(
+        down: tuple[float, float], *, keeps: bool = False, earlier: str = ""
+    ) -> tuple[FlinkJob, JobManager, Clock, list[str]]:
+        clock, said = Clock(), list[str]()
+        manager = JobManager(clock, down, keeps=keeps)
+        for module in (job, standstill):
+            monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(Cluster, "_call", lambda *args, **content: manager(*args, **content))
+        options = FlinkOptions(master=URL, job_server_jar=str(jar), whole_jar=True)
+        view = JobView(notice=said.append)
+        return FlinkJob(options, workers=1, view=view, earlier=earlier), manager, clock, said
+
+    return make
+
+
+def test_a_command_waits_for_the_cluster_of_its_earlier_job(start):
+    *_, clock, said = start((0, 100), earlier=URL)
+    assert 100 < clock.now < 102
+    assert [line.partition(" (")[0] for line in said] == [
+        f"no answer about the Flink job for {seconds}: no Flink cluster answers at {URL}"
+        for seconds in ("15 s", "41 s", "1 min 6 s", "1 min 31 s")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "seconds", "kind"), [("", 1, ConfigError), ("http://other", 1, ConfigError)]
+)
+def test_a_cluster_that_was_never_reached_is_an_error_at_once(earlier, seconds, kind, start):
+    with pytest.raises(kind, match="start it, or give its REST address with flink_master"):
+        start((0, 100), earlier=earlier)
+
+
+def test_a_cluster_that_stays_down_is_a_fault_of_the_machine(start):
+    with pytest.raises(RunError, match=r"for 7 min\. Run the same command again") as raised:
+        start((0, 1000), earlier=URL)
+    assert not isinstance(raised.value, ConfigError)
+
+
+def test_a_job_is_followed_again_when_its_cluster_is_back(start):
+    one, manager, clock, said = start((1, 400), keeps=True)
+    manager.known.add("a" * 32)
+    one.follow("a" * 32)
+    assert clock.now > 600
+    assert sum("no answer about the Flink job" in line for line in said) == 16
+
+
+def test_a_job_that_its_cluster_has_lost_can_be_submitted_again(start):
+    one, manager, clock, _ = start((1, 200))
+    manager.known.add("a" * 32)
+    with pytest.raises(LostJobError, match="JobManager was restarted without high availability"):
+        one.follow("a" * 32)
+    assert clock.now < 215
+
+
+def test_a_job_whose_cluster_stays_down_is_not_submitted_again(start):
+    one, manager, *_ = start((1, 1000))
+    manager.known.add("a" * 32)
+    with pytest.raises(RunError, match=rf"answers at {URL} .* to follow its job, if th") as raised:
+        one.follow("a" * 32)
+    assert not isinstance(raised.value, LostJobError), "it may still run"
+
+
+@pytest.mark.parametrize(
+    ("down", "keeps", "uploaded"),
+    [((0.25, 90), False, 1), ((0.45, 90), True, 2), ((0.45, 90), False, 2)],
+    ids=["before the upload", "before the answer", "and the job is lost"],
+)
+def test_a_submission_waits_for_its_cluster(down, keeps, uploaded, start):
+    one, manager, clock, said = start(down, keeps=keeps)
+    accepted: list[bool] = []
+    one._submit(one._cluster, __file__, accepted.append)
+    assert clock.now > 90
+    assert accepted[-1]
+    assert (manager.known, manager.uploaded) == ({one.id}, uploaded)
+    assert len(said) == 3

@@ -69,9 +69,16 @@ def test_a_job_that_stands_still_has_no_time_left() -> None:
     goes_on = meter.update(writing(19_500), 1000)
     assert goes_on.idle == 0
     assert goes_on.left is not None
+
+
+def test_a_job_that_has_written_everything_has_no_time_left() -> None:
+    meter = Meter()
+    for second in range(21):
+        meter.update(writing(1000 * second), second)
     end = writing(20_000)
-    meter.update(end, 1001)
-    assert meter.update(end, 1100).left == 0
+    assert line(end, meter.update(end, 21)).endswith(" MB/s, 0 rejects")
+    publishing = line(end, meter.update(end, 65))
+    assert publishing == "writing 20,000/20,000 records, no progress for 45 s, 0 rejects"
 
 
 def test_a_message_is_a_line_of_its_own() -> None:

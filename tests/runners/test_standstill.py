@@ -1,27 +1,40 @@
-"""Messages about a Flink job that makes no progress or restarts."""
+"""Messages about a Flink job that makes no progress or restarts, or whose cluster is silent."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from recordmill.errors import RunError
 from recordmill.runners.failures import REFUSAL
-from recordmill.runners.flink.rest import Cluster, ClusterError, JobStatus
-from recordmill.runners.flink.standstill import StandstillWatch
+from recordmill.runners.flink import standstill
+from recordmill.runners.flink.rest import Cluster, JobStatus, RejectedError, UnreachableError
+from recordmill.runners.flink.standstill import StandstillWatch, wait_for_answer
+from recordmill.runners.progress import JobView
+from tests.runners.clock import Clock
 
 _NOW = 1_000_000.0  # by the clock of the JobManager
 
 
 class Answers:
-    """The answers of a cluster: free slots, all slots, {host: seconds since its heartbeat}."""
+    """The answers of a cluster: free slots, all slots, {host: seconds since its heartbeat}, the
+    stack traces of failures, newest first, and the host of each running task.
+    """
 
     def __init__(self) -> None:
         self.free, self.total = 0, 2
         self.silent = {"10.0.0.3": 5.0}
-        self.failure = ""
         self.failures: list[str] = []
+        self.running: list[str] = []
 
     def __call__(self, method: str, path: str) -> Any:
         match path.rpartition("/")[2]:
+            case "1":
+                tasks = {"RUNNING": len(self.running), "FINISHED": 1}
+                return {"vertices": [{"id": "v", "tasks": tasks}, {"id": "w", "tasks": {}}]}
+            case "v":
+                running = [{"status": "RUNNING", "endpoint": f"{one}:47"} for one in self.running]
+                return {"subtasks": [*running, {"status": "FINISHED", "endpoint": "tm-9:47"}]}
             case "overview":
                 return {
                     **{"slots-available": self.free, "slots-total": self.total},
@@ -38,8 +51,8 @@ class Answers:
                     ]
                 }
             case "exceptions":
-                entries = [{"stacktrace": text} for text in self.failures]
-                return {"root-exception": self.failure, "exceptionHistory": {"entries": entries}}
+                entries = [{"stacktrace": one, "endpoint": "tm-2:47"} for one in self.failures]
+                return {"exceptionHistory": {"entries": entries}}
         raise AssertionError(path)
 
 
@@ -50,9 +63,16 @@ def answers(monkeypatch) -> Answers:
     return made
 
 
-def watch(said: list[str]) -> StandstillWatch:
-    cluster = Cluster("http://127.0.0.1:1")
-    return StandstillWatch(cluster, managers=2, stall_seconds=420, notice=said.append, now=0)
+def watch(
+    said: list[str],
+    activity: Callable[[], object] = lambda: None,
+    unanswered: Callable[[], str] = lambda: "",
+) -> StandstillWatch:
+    view = JobView(notice=said.append, activity=activity, unanswered=unanswered)
+    return StandstillWatch(
+        Cluster("http://jobmanager:8081"),
+        managers=2, stall_seconds=420, view=view, pool="localhost:50000", now=0,
+    )  # fmt: skip
 
 
 def status(state: str = "RUNNING", activity: int = 0, **vertices: int) -> JobStatus:
@@ -64,7 +84,7 @@ def status(state: str = "RUNNING", activity: int = 0, **vertices: int) -> JobSta
 def test_a_standstill_is_said_within_a_minute_and_again_and_ends_as_a_stall(answers):
     said: list[str] = []
     one = watch(said)
-    times = [second for second in range(422) if one.answered(status(RUNNING=2), None, second)]
+    times = [second for second in range(422) if one.answered(status(RUNNING=2), second)]
     assert times == [421]
     assert [line.partition(":")[0] for line in said] == [
         "no progress for 30 s", "no progress for 1 min 30 s", "no progress for 2 min 30 s",
@@ -75,10 +95,13 @@ def test_a_standstill_is_said_within_a_minute_and_again_and_ends_as_a_stall(answ
 
 def test_progress_starts_the_time_again(answers):
     said: list[str] = []
-    one = watch(said)
+    written = 0
+    one = watch(said, activity=lambda: written)
     for second in range(500):
-        assert not one.answered(status(RUNNING=2), second // 29, second)
-        assert not one.answered(status(RUNNING=2, activity=second // 28), 9, second)
+        written = second // 29
+        assert not one.answered(status(RUNNING=2), second)
+        written = 99
+        assert not one.answered(status(RUNNING=2, activity=second // 28), second)
     assert said == []
 
 
@@ -105,9 +128,14 @@ def test_progress_starts_the_time_again(answers):
             " 34 s: check that machine and its network.",
         ),
         (
-            {"silent": {"a": 1.0, "b": 1.0}, "failure": "java.io.IOException: no pool"},
+            {"silent": {"a": 1.0, "b": 1.0}, "failures": ["java.io.IOException: full", "a.B: old"]},
             {"RUNNING": 2},
-            "2 TaskManagers; the last failure was: IOException: no pool",
+            "2 TaskManagers; the last failure was: IOException: full (on tm-2)",
+        ),
+        (
+            {"silent": {"a": 1.0, "b": 1.0}, "running": ["tm-2", "tm-1", "tm-2"]},
+            {"RUNNING": 3},
+            "2 TaskManagers; tasks run on tm-1 (1), tm-2 (2); a step may take long,",
         ),
         (
             {"silent": {"a": 1.0, "b": 1.0}},
@@ -122,15 +150,85 @@ def test_the_state_and_the_remedy(answers, change, vertices, expected):
     assert expected in watch([]).reason(status(**vertices))
 
 
-def test_a_restart_is_said_with_its_cause(answers):
+def test_a_store_that_does_not_answer_is_named(answers):
+    answers.silent = {"a": 1.0, "b": 1.0}
+    reason = watch([], unanswered=lambda: "the store of s3://bucket/out is silent").reason(
+        status(RUNNING=2)
+    )
+    assert reason.endswith(
+        "; the store of s3://bucket/out is silent: check the store and its network"
+    )
+
+
+def test_a_taskmanager_that_hangs_without_memory_ends_as_a_stall(monkeypatch):
+    """Its process lives, its heartbeats arrive, and the times of its tasks grow."""
+    seconds = 0
+    answers = Answers()
+    answers.silent = {"tm-1": 1.0, "tm-2": 1.0}
+    answers.running = ["tm-2"]
+    answers.failures = [
+        "java.lang.OutOfMemoryError: Cannot reserve 4194304 bytes of direct buffer memory"
+        " (allocated: 251658240, limit: 255013685)\n\tat java.nio.Bits.reserveMemory"
+    ]
+
+    def call(cluster: Cluster, method: str, path: str) -> Any:
+        if path.endswith("/status"):
+            return {"status": "RUNNING"}
+        if not path.endswith("/jobs/1"):
+            return answers(method, path)
+        times = {"accumulated-busy-time": 900 * seconds, "write-records": 7}
+        return {
+            **{"jid": "1", "name": "n", "state": "RUNNING", "duration": 1000 * seconds},
+            **{"now": int(_NOW * 1000), "status-counts": {"RUNNING": 1}},
+            "vertices": [{"id": "v", "tasks": {"RUNNING": 1}, "metrics": times}],
+        }
+
+    monkeypatch.setattr(Cluster, "_call", call)
     said: list[str] = []
     one = watch(said)
-    one.answered(status(RUNNING=2), None, 1)
-    one.answered(status("RESTARTING"), None, 2)
-    answers.failure = "java.util.concurrent.TimeoutException: Heartbeat of TaskManager timed out."
-    for second in range(3, 20):
-        one.answered(status(RUNNING=2), second, second)
-    cause = "TimeoutException: Heartbeat of TaskManager timed out."
+    cluster = Cluster("http://jobmanager:8081")
+    while not one.answered(cluster.status("1"), seconds):
+        seconds += 1
+    assert seconds == 421
+    assert "tasks run on tm-2 (1); the last failure was: OutOfMemoryError: Cannot rese" in said[0]
+    assert said[0].endswith(" (on tm-2)")
+
+
+POOL = (
+    "java.lang.Exception: it failed\nCaused by: a.B$AnnotatedConnectException: finishConnect(..)"
+    " failed: Connection refused: localhost/127.0.0.1:50000\nCaused by: java.net.ConnectException:"
+    " finishConnect(..) failed: Connection refused\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        (
+            "java.util.concurrent.TimeoutException: Heartbeat of TaskManager timed out.",
+            "TimeoutException: Heartbeat of TaskManager timed out. (on tm-2)",
+        ),
+        (
+            POOL,
+            "no worker pool: nothing answers at localhost:50000 on tm-2: start it there with"
+            " recordmill worker-pool --port 50000, or give its address as environment_config",
+        ),
+        (
+            "java.lang.RuntimeException: it failed\nCaused by: io.grpc.StatusRuntimeException:"
+            " CANCELLED: client cancelled\n\tat a.B(C.java:1)",
+            "the Python worker on tm-2 has ended, or its worker pool at localhost:50000 has",
+        ),
+    ],
+)
+def test_a_restart_is_said_with_its_cause(answers, failure, cause):
+    said: list[str] = []
+    written = 0
+    one = watch(said, activity=lambda: written)
+    one.answered(status(RUNNING=2), 1)
+    one.answered(status("RESTARTING"), 2)
+    answers.failures = [failure, "a.B: an earlier failure"]
+    for written in range(3, 20):
+        one.answered(status(RUNNING=2), written)
     assert said == [f"Flink restarts tasks of the job: {cause}"]
 
 
@@ -162,17 +260,62 @@ def worker_error(kind: str) -> str:
 def test_an_error_that_stays_is_seen_again_and_a_refusal_at_once(answers, failures, stays):
     one = watch([])
     answers.failures = failures
-    one.answered(status("RESTARTING"), None, 1)
-    one.answered(status("RESTARTING"), None, 6)
+    one.answered(status("RESTARTING"), 1)
+    one.answered(status("RESTARTING"), 6)
     assert (one.repeated is not None) == stays
 
 
-def test_a_cluster_that_does_not_answer_is_said(answers):
+DOWN = UnreachableError("no Flink cluster answers at http://jobmanager:8081 (connection refused)")
+
+
+def waiting(seconds: str) -> str:
+    return (
+        f"no answer about the Flink job for {seconds}: no Flink cluster answers at"
+        " http://jobmanager:8081 (connection refused); waiting for it up to 7 min"
+    )
+
+
+def test_a_cluster_that_does_not_answer_is_said_again_and_given_up(answers):
     said: list[str] = []
     one = watch(said)
-    one.answered(status(RUNNING=2), None, 1)
+    one.answered(status(RUNNING=2), 1)
     for second in range(2, 40):
-        one.unanswered(ClusterError("no Flink cluster answers"), second)
-    assert said == ["no answer about the Flink job for 15 s: no Flink cluster answers"]
-    one.answered(status(RUNNING=2), 1, 40)
-    assert one.unanswered_seconds(41) == 1
+        one.unanswered(DOWN, second)
+    assert said == [waiting("15 s")]  # and again after 25 s
+    one.answered(status(RUNNING=2, activity=1), 40)
+    for second in range(41, 461):
+        assert one.unanswered(DOWN, second) == second - 40
+    assert said[1:4] == [waiting("15 s"), waiting("40 s"), waiting("1 min 5 s")]
+    with pytest.raises(RunError, match=r"refused.*for 7 min 1 s. Run the same command again to fo"):
+        one.unanswered(DOWN, 461)
+
+
+@pytest.mark.parametrize("down", [1, 70, 430])
+def test_a_request_waits_for_a_cluster(down, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(standstill, "time", clock)
+    said: list[str] = []
+
+    def request() -> str:
+        if clock.now < down:
+            raise DOWN
+        return "1.19"
+
+    def wait() -> str:
+        return wait_for_answer(request, notice=said.append, seconds=420)
+
+    if down < 420:
+        assert wait() == "1.19"
+    else:
+        with pytest.raises(RunError, match="no Flink cluster answers at http://jobmanager:8081 "):
+            wait()
+    assert clock.now == min(down, 421)
+    assert len(said) == {1: 0, 70: 3, 430: 17}[down]
+
+
+def test_a_rejected_request_is_not_repeated():
+    def request() -> None:
+        raise RejectedError("Flink rejected it")
+
+    with pytest.raises(RejectedError, match="Flink rejected it"):
+        wait_for_answer(request, notice=pytest.fail, seconds=420)
