@@ -5,11 +5,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 _IGNORE = "ignore"  # name of colours without a class
 _NUMBER = re.compile(r"\d{1,3}")
 _OF_CVAT = re.compile(r"(?P<name>[^:]+):(?P<levels>\d+,\d+,\d+):[^:]*:[^:]*")  # labelmap.txt
 _LEVELS = re.compile(r"[\d.]+[\s,]+[\d.]+[\s,]+[\d.]+")  # right or wrong, no header has them
+
+# Names of columns in a header.
+_LEVEL_NAMES = (("r", "red"), ("g", "green"), ("b", "blue"))
+_NAMES = ("name", "names", "class", "class_name", "label", "label_name", "category")
+_IDS = ("id", "index", "idx", "number", "class_id", "label_id", "class_index")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,26 +40,32 @@ class MaskColours:
 def parse_colours(text: str) -> MaskColours:
     """Parse a line of three levels and optionally a name, on either side, for each class.
 
-    Spaces, tabs or commas separate them. A first line without levels is a header. The name
-    `ignore` stands for colours without a class. Lines NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
+    Spaces, tabs or commas separate them. A first line without levels is a header: one that names
+    columns of red, green and blue gives their order, and may name columns of ids, which must number
+    the classes from 0 or 1. The name `ignore` stands for colours without a class. Lines
+    NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
 
     Raises:
-        ValueError: a line has no three levels, a colour comes twice, or only some have names.
+        ValueError: a line has no three levels or may be read in two ways, a colour comes twice,
+          ids are not those of the lines, or only some have names.
     """
     colours: list[tuple[int, int, int]] = []
     ignored: list[tuple[int, int, int]] = []
     names: list[str] = []
+    ids: list[str] = []
+    header = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        found = _parse_line(line)
+        if number == 1 and not _LEVELS.search(line):
+            header = _Header.parse(line)
+            continue
+        found = _parse_line(line) if header is None else header.read(line)
         if found is None:
-            if number == 1 and not _LEVELS.search(line):
-                continue
             raise ValueError(
                 f"expected R G B NAME with levels from 0 to 255, line {number} is {line[:60]!r}"
             )
-        colour, name = found
+        colour, name, id_ = found
         if colour in (*colours, *ignored):
             raise ValueError(f"line {number} repeats the colour {','.join(map(str, colour))}")
         if name == _IGNORE:
@@ -61,6 +73,8 @@ def parse_colours(text: str) -> MaskColours:
         else:
             colours.append(colour)
             names.append(name)
+            ids.append(id_)
+            _check_id(ids, number)
     if not colours:
         raise ValueError("expected a line R G B NAME for each class, found none")
     if any(names) and not all(names):
@@ -72,14 +86,93 @@ def parse_colours(text: str) -> MaskColours:
     )
 
 
-def _parse_line(line: str) -> tuple[tuple[int, int, int], str] | None:
-    """Return the colour and the name (empty without one) of a line, None if it has no colour."""
+def _check_id(ids: list[str], line: int) -> None:
+    """Check the last of the ids in a file, "" without one. Raises ValueError."""
+    first, last = ids[0], ids[-1]
+    expected = len(ids) - 1 + (first == "1")
+    if (first or last) and last != str(expected):
+        raise ValueError(
+            f"line {line} has the id {last!r} instead of {expected}, but classes are numbered in"
+            " the order of the lines: add lines of the ids that are missing, or take the column out"
+        )
+
+
+class _Header(NamedTuple):
+    """The order of columns by their names.
+
+    width: number of columns. levels: columns of red, green and blue. names, ids: columns of names
+    and of ids, or None.
+    """
+
+    width: int
+    levels: tuple[int, int, int]
+    names: int | None
+    ids: int | None
+
+    @classmethod
+    def parse(cls, line: str) -> Self | None:
+        """Return the order of columns, None for a header that names no levels."""
+        columns = [name.lower() for name in _fields(line.lstrip("# "))]
+        found = [[at for at, name in enumerate(columns) if name in one] for one in _LEVEL_NAMES]
+        if any(len(places) != 1 for places in found):
+            return None
+        (red,), (green,), (blue,) = found
+        named = [at for at, name in enumerate(columns) if name in _NAMES]
+        numbered = [at for at, name in enumerate(columns) if name in _IDS]
+        names = named[-1] if named else None
+        if names is not None and names < min(red, green, blue) and not numbered:
+            numbered = [names]  # of a line with one field more, whose last is the name
+        ids = numbered[0] if numbered else None
+        return cls(len(columns), (red, green, blue), names, ids)
+
+    def read(self, line: str) -> tuple[tuple[int, int, int], str, str] | None:
+        """Return the colour, the name and the id of a line, None if it has no colour."""
+        fields = _fields(line)
+        more = fields[self.width :]
+        if more and self.names == 0 and "," not in line and not fields[0].isdigit():
+            # a name of several words
+            fields[: len(more) + 1] = [" ".join(fields[: len(more) + 1])]
+            more = []
+        if len(fields) < self.width or not all(_is_level(fields[at]) for at in self.levels):
+            return None
+        red, green, blue = (int(fields[at]) for at in self.levels)
+        names, ids = self.names, self.ids
+        if names is not None and names == ids and not more:
+            ids = None
+        if names == self.width - 1:
+            more = fields[names:]
+        joined = _joined(more, line) if more or names is None else fields[names]
+        return (red, green, blue), joined, "" if ids is None else fields[ids]
+
+
+def _parse_line(line: str) -> tuple[tuple[int, int, int], str, str] | None:
+    """Return the colour and the name (empty without one) of a line, None if it has no colour.
+
+    Raises:
+      ValueError: four numbers and a name may be an id and a colour, or a colour and a name.
+    """
     if found := _OF_CVAT.fullmatch(line.strip()):
         line = f"{found['levels']},{found['name'].replace(',', ' ')}"
-    separator = "," if "," in line else None
-    parts = [part.strip() for part in line.split(separator)]
+    parts = _fields(line)
+    if len(parts) > 4 and any(all(map(_is_level, four)) for four in (parts[:4], parts[-4:])):
+        raise ValueError(
+            f"{line[:60]!r} has more than three numbers: name the columns in the first line, such"
+            " as id,r,g,b,name"
+        )
     for levels, rest in ((parts[:3], parts[3:]), (parts[-3:], parts[:-3])):
-        if len(levels) == 3 and all(_NUMBER.fullmatch(one) and int(one) < 256 for one in levels):
+        if len(levels) == 3 and all(map(_is_level, levels)):
             red, green, blue = map(int, levels)
-            return (red, green, blue), ("," if separator else " ").join(rest).strip()
+            return (red, green, blue), _joined(rest, line), ""
     return None
+
+
+def _fields(line: str) -> list[str]:
+    return [part.strip() for part in line.split("," if "," in line else None)]
+
+
+def _joined(parts: list[str], line: str) -> str:
+    return ("," if "," in line else " ").join(parts).strip()
+
+
+def _is_level(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None and int(text) < 256
