@@ -119,19 +119,17 @@ class FlinkJob:
                 options.worker_secret_file, option=option_name("worker_secret_file")
             )
         assert options.version is not None, "Beam has a default"
-        version, slots, self._managers = options.version, workers, 1
+        version = options.version
         if self._cluster is not None:
             try:
                 if self._cluster.url == earlier:
                     self._when_answered(self._cluster.version)
                 version = self._cluster.version()
-                free, slots, self._managers = self._cluster.free_slots()
             except ClusterError as error:
                 raise ConfigError(str(error)) from error
-            slots = free or slots or 1
         else:
             find_java()
-        self._parallelism = options.parallelism or slots
+        self._workers, self._managers = workers, 1
         self._jar = find_job_server_jar(
             options.job_server_jar, flink_version=version, sha256=options.job_server_sha256
         )
@@ -253,6 +251,7 @@ class FlinkJob:
         """
         assert self._cluster is not None, "an embedded Flink ends with its command"
         self.id, self._submitted, self._accepted = job, True, True
+        self._count_slots()
         self._follow(self._cluster, is_first=True)
 
     def cancel(self) -> None:
@@ -288,6 +287,7 @@ class FlinkJob:
     ) -> None:
         assert self._folder is not None
         options = self._options
+        parallelism = self._count_slots()
         with serve_environment(
             self._environment,
             config=options.environment_config,
@@ -299,7 +299,7 @@ class FlinkJob:
                 options,
                 embedded=self._cluster is None,
                 environment=(kind, config),
-                parallelism=self._parallelism,
+                parallelism=parallelism,
             )
             pipeline = pipeline_proto(build, beam_options, folder=self._folder)
             add_secret(pipeline, self._secret, job=self.id)
@@ -322,7 +322,7 @@ class FlinkJob:
                 classes=classes,
             )
             if self._cluster is None:
-                self._embedded = EmbeddedFlink(self._folder, parallelism=self._parallelism)
+                self._embedded = EmbeddedFlink(self._folder, parallelism=parallelism)
                 self._embedded.start(jar, job_server=self._jar)
                 self._follow(self._embedded.cluster, is_first=True)
                 return
@@ -352,6 +352,16 @@ class FlinkJob:
         return wait_for_answer(
             request, notice=self._view.notice, seconds=self._options.stall_seconds
         )
+
+    def _count_slots(self) -> int:
+        """Return the number of task slots of the job.
+
+        They are counted late: when a JobManager is restarted, its TaskManagers come back after it.
+        """
+        if self._cluster is None:
+            return self._options.parallelism or self._workers
+        free, slots, self._managers = self._when_answered(self._cluster.free_slots)
+        return self._options.parallelism or free or slots or 1
 
     def _submit(self, cluster: Cluster, jar: str, on_submit: Callable[[bool], None]) -> None:
         def submit() -> None:
