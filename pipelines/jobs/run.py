@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from recordmill.pipelines.jobs.road import Road
     from recordmill.runners.flink.job import FlinkJob
 
+_NO_CLUSTER = (
+    f"If that cluster no longer exists, remove {lock.CLUSTER_JOB} from {FOLDER} in the output"
+)
+
 
 def run(
     config: CommonConfig, data_type: DataType, beam_options: Sequence[str], *, prog: str
@@ -139,15 +143,18 @@ def _on_flink(
     config: CommonConfig, job: Job, view: JobView, beam_options: Sequence[str], prog: str
 ) -> FlinkJob:
     earlier = lock.cluster_job(job.output / FOLDER)
-    return make_flink_job(
-        config,
-        name=f"{prog.replace(' ', '-')}-{job.output.name}",
-        workers=config.workers,
-        imports=["recordmill.pipelines.jobs.road", *job.data_type.modules],
-        beam_options=beam_options,
-        view=view,
-        earlier="" if earlier is None else earlier.cluster,
-    )
+    try:
+        return make_flink_job(
+            config,
+            name=f"{prog.replace(' ', '-')}-{job.output.name}",
+            workers=config.workers,
+            imports=["recordmill.pipelines.jobs.road", *job.data_type.modules],
+            beam_options=beam_options,
+            view=view,
+            earlier="" if earlier is None else earlier.cluster,
+        )
+    except RunError as error:
+        raise RunError(f"{error}. {_NO_CLUSTER}") from error
 
 
 @contextlib.contextmanager
@@ -220,8 +227,7 @@ def _is_running(on_flink: FlinkJob | None, job: lock.ClusterJob) -> bool:
     except RunError as error:
         raise RunError(
             f"the Flink job {job.job} holds the output, and its cluster does not say whether it is"
-            f" still running: {error}. If that cluster no longer exists, remove {lock.CLUSTER_JOB}"
-            f" from {FOLDER} in the output"
+            f" still running: {error}. {_NO_CLUSTER}"
         ) from error
     return running
 

@@ -3,6 +3,7 @@
 They are those of its workers, and those of a JobManager that does not answer.
 """
 
+import json
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.job.lock import CLUSTER_JOB
+from recordmill.pipelines.cli import main
 from recordmill.runners.failures import REFUSAL
 from recordmill.runners.flink import job, standstill
 from recordmill.runners.flink.job import FlinkJob, _poll_seconds
@@ -23,6 +26,7 @@ from recordmill.runners.flink.rest import (
     UnreachableError,
 )
 from recordmill.runners.progress import JobView
+from tests.paths import DEMO
 from tests.runners.clock import Clock
 
 
@@ -338,3 +342,22 @@ def test_a_submission_waits_for_its_cluster(down, keeps, uploaded, start):
     assert accepted[-1]
     assert (manager.known, manager.uploaded) == ({one.id}, uploaded)
     assert len(said) == 3
+
+
+@pytest.mark.parametrize("recorded", ["", "http://127.0.0.1:9", "http://other:8081"])
+def test_a_command_waits_only_for_the_cluster_that_its_output_names(
+    recorded, tmp_path, monkeypatch, capsys
+):
+    clock = Clock()
+    monkeypatch.setattr(standstill, "time", clock)
+    if recorded:
+        (tmp_path / ".recordmill").mkdir()
+        content = {"cluster": recorded, "job": "0" * 32}
+        (tmp_path / ".recordmill" / CLUSTER_JOB).write_text(json.dumps(content))
+    options = ("--input", str(DEMO), "--output", str(tmp_path), "--quiet")
+    code = main(["images", *options, "--runner", "flink", "--flink-master", "127.0.0.1:9"])
+    said = capsys.readouterr().err
+    assert "no Flink cluster answers at http://127.0.0.1:9 (connection refused)" in said
+    is_earlier = recorded.endswith(":9")
+    assert (code, clock.now > 420) == ((1, True) if is_earlier else (2, False))
+    assert ("no longer exists, remove cluster-job.json" in said) == is_earlier
