@@ -12,7 +12,7 @@ from tests.pipelines.test_helpful_errors import details
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
-NFD = unicodedata.normalize("NFD", "é.png")
+NFC, NFD = (unicodedata.normalize(form, "é.png") for form in ("NFC", "NFD"))
 NEAR = {
     "Unicode": (NFD, "é.png", "its Unicode form (it looks the same)"),
     "case": ("IM0.PNG", "im0.png", "case"),
@@ -35,7 +35,7 @@ def images(folder, *names):
 
 def coco(*names):
     entries = [{"id": n, "file_name": name} for n, name in enumerate(names)]
-    boxes = [{"image_id": n, "category_id": 1, "bbox": [1, 1, 4, 4]} for n in range(len(names))]
+    boxes = [{"image_id": n, "category_id": 1, "bbox": [1, 1, 20, 20]} for n in range(len(names))]
     categories = [{"id": 1, "name": "ant"}]
     return json.dumps({"images": entries, "annotations": boxes, "categories": categories})
 
@@ -56,7 +56,10 @@ def test_the_nearest_file_to_a_missing_listed_one_is_shown(name, given, how, tmp
     }
 
 
-@pytest.mark.parametrize(("name", "given", "how"), NEAR.values(), ids=NEAR)
+APART = {what: near for what, near in NEAR.items() if what != "Unicode"}
+
+
+@pytest.mark.parametrize(("name", "given", "how"), APART.values(), ids=APART)
 def test_images_and_annotations_with_near_names_are_shown(name, given, how, tmp_path):
     images(tmp_path, name)
     (tmp_path / "a.json").write_text(coco(given, "other.png", "im9.png"))
@@ -76,20 +79,79 @@ def test_images_and_annotations_with_near_names_are_shown(name, given, how, tmp_
 
 @pytest.mark.parametrize("option", ["--annotations", "--masks"])
 def test_both_sides_are_shown_if_no_name_matches(option, tmp_path, capsys):
-    folder = images(tmp_path, NFD)
-    composed = unicodedata.normalize("NFC", NFD)
+    folder = images(tmp_path, "IM0.png")
     (folder / "other.png").unlink()
     (tmp_path / "masks").mkdir()
-    (tmp_path / "masks" / composed).write_bytes((folder / NFD).read_bytes())
-    (tmp_path / "a.json").write_text(coco(composed))
+    (tmp_path / "masks" / "im0.png").write_bytes((folder / "IM0.png").read_bytes())
+    (tmp_path / "a.json").write_text(coco("im0.png"))
     place = tmp_path / ("masks" if option == "--masks" else "a.json")
     given = ("--input", folder, "--output", tmp_path / "out", option, place)
     assert run("images", *given) == 2
-    named = composed.removesuffix(".png") if option == "--masks" else composed
+    named = "im0" if option == "--masks" else "im0.png"
     assert (
-        f"they name {named!r}, and the images are {NFD!r}; the path of an image must end with such"
-        f" a name; the nearest is {NFD!r}, which differs in its Unicode form (it looks the same)"
+        f"they name {named!r}, and the images are 'IM0.png'; the path of an image must end with"
+        " such a name; the nearest is 'IM0.png', which differs in case"
     ) in printed(capsys)
+
+
+def boxes(made):
+    """{key: number of its boxes}"""
+    return {
+        key: len(example["image/object/bbox/xmin"])
+        for split in made.manifest.splits
+        for (key, _), example in made.examples(split).items()
+    }
+
+
+def notes(made):
+    return [str(note) for note in made.manifest.notes]
+
+
+@pytest.mark.parametrize("unannotated", ["reject", "keep"])
+@pytest.mark.parametrize(("name", "given"), [(NFD, NFC), (NFC, NFD)], ids=["NFD", "NFC"])
+def test_names_of_another_unicode_form_match_with_a_note(name, given, unannotated, tmp_path):
+    folder = images(tmp_path, name)
+    (tmp_path / "a.json").write_text(coco(given, "other.png"))
+    options = ("--annotations", tmp_path / "a.json", "--unannotated", unannotated)
+    made = make(tmp_path / "out", "--input", folder, *options, "--size", 16)
+    assert details(tmp_path / "out") == {}
+    assert boxes(made) == {name: 1, "other.png": 1}
+    assert (
+        f"--annotations a.json: 1 name, such as {given!r}, matches images whose names have another"
+        " Unicode form (NFC or NFD) and look the same"
+    ) in notes(made)
+
+
+def test_an_equal_name_goes_before_one_of_another_unicode_form(tmp_path):
+    folder = images(tmp_path, NFC, NFD)
+    (tmp_path / "a.json").write_text(coco(NFC, NFD, "other.png"))
+    options = ("--input", folder, "--annotations", tmp_path / "a.json", "--size", 16)
+    made = make(tmp_path / "out", *options)
+    assert boxes(made) == {NFC: 1, NFD: 1, "other.png": 1}
+    assert not any("Unicode" in note for note in notes(made))
+
+
+def test_annotations_of_two_images_that_look_the_same_are_ambiguous(tmp_path):
+    folder = images(tmp_path, NFC, NFD, "a.png")
+    (tmp_path / "a.json").write_text(coco(NFC, "other.png", "a.png"))
+    options = ("--annotations", tmp_path / "a.json", "--unannotated", "keep", "--size", 16)
+    make(tmp_path / "out", "--input", folder, *options, "--max-reject-fraction", 1)
+    found = details(tmp_path / "out")
+    assert {name: reason for name, (reason, _) in found.items()} == {
+        NFC: "bad_value",
+        NFD: "bad_value",
+    }
+    assert all("matches two images" in text for _, text in found.values())
+
+
+def test_images_that_are_kept_without_annotations_are_near_to_unused_ones(tmp_path):
+    folder = images(tmp_path, "IM0.png")
+    (tmp_path / "a.json").write_text(coco("im0.png", "other.png"))
+    options = ("--annotations", tmp_path / "a.json", "--unannotated", "keep", "--size", 16)
+    make(tmp_path / "out", "--input", folder, *options, "--max-reject-fraction", 1)
+    (reason, text) = details(tmp_path / "out")["im0.png"]
+    assert reason == "missing"
+    assert text.endswith("; the nearest is 'IM0.png', which differs in case")
 
 
 def test_annotations_in_another_folder_are_shown(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import pathlib
 import tarfile
+import unicodedata
 
 import pytest
 from PIL import Image
@@ -42,6 +43,20 @@ def splits(made: Made) -> dict[str, set[str]]:
 
 
 PLAIN = {"test": {"a/0.png", "b/1.png"}, "validation": {"a/10.png"}}
+NFC, NFD = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
+
+
+def test_lists_name_files_of_another_unicode_form_with_a_note(tmp_path):
+    place = photos(tmp_path / "in")
+    (place / "a" / "0.png").rename(place / "a" / f"{NFD}.png")
+    given = lists(tmp_path, test=f"{NFC}\n")
+    argv = ("images", "--input", place, "--size", 8, "--split-files", f"{given},train=*")
+    made = make(tmp_path / "out", *argv)
+    assert splits(made)["test"] == {f"a/{NFD}.png"}
+    notes = [str(note) for note in made.manifest.notes if note.code == "splits"]
+    assert any(f"1 name, such as {NFC!r}, matches files whose names" in note for note in notes)
+
+
 FORMS = {
     "paths": ("a/0.png\nb/1.png\n", "a/10.png"),
     "names": ("0.png\n1.png\n\n", "10.png\n"),

@@ -132,7 +132,8 @@ class AnnotatedFiles:
         has_objects = OBJECTS in annotations.fields.names
         facts = InputFacts(labels=objects.classes(annotations.labels()) if has_objects else None)
         notes = [*map(self._note, annotations.remarks()), *unread.notes()]
-        notes += [*objects.notes(self.where), *self._blank_notes(matcher)]
+        notes += [*objects.notes(self.where), *matcher.form_notes("annotations")]
+        notes += self._blank_notes(matcher)
         notes += self._absent_notes(absent if dropped else ())
         if annotations.declared_splits and not self.splits_given:
             images = itertools.chain.from_iterable(map(_folders_of, found))
@@ -247,6 +248,10 @@ class AnnotatedFiles:
             faults={**found.faults, **ambiguous},
             blank=np.arange(len(rows)) >= len(known),
         )
+
+        if self.unannotated != "reject" and matcher.has_unused:
+            for key in rows[batch.KEY].take(pa.array(blank)).to_pylist():
+                matcher.nearest(key)  # which rejects of unused annotations name
 
         def why(key: str) -> str:
             return f"no {self.wording.noun} in {self.where}{matcher.nearest(key)}"

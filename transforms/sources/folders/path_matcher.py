@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
+from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.storage.members import MARK
@@ -17,6 +19,7 @@ from recordmill.transforms.sources.folders.role_folders import (
     folder_of_images,
     without_image_folders,
 )
+from recordmill.unicode_tables import has_later
 
 _NAMED = 5  # number of examples of images without annotations
 
@@ -75,8 +78,9 @@ _Named = TypeVar("_Named", bound=NamedPaths)
 class PathMatcher(Generic[_Named]):
     """Finds the annotations of images, or the nearest name if an image has none.
 
-    The annotations of an image are those whose name is the longest end of its path. An image has
-    the annotations of one name only, and these belong to one image only: otherwise it is ambiguous
+    The annotations of an image are those whose name is the longest end of its path. The Unicode
+    form of a name matters only if several names are equal in the form NFC. An image has the
+    annotations of one name only, and these belong to one image only: otherwise it is ambiguous
     which image they describe.
 
     Attributes:
@@ -104,6 +108,8 @@ class PathMatcher(Generic[_Named]):
         for n, split in enumerate(annotations.splits):
             name = normal_name(annotations.names[n])
             self._by_split.setdefault(name, {})[split] = n
+        self._by_form = _by_form(self._at)
+        self._other_form: set[int] = set()  # annotations found by names in another Unicode form
         self._used: dict[int, tuple[str, str | None]] = {}
         self._near: dict[str, str] = {}  # {name in the annotations: key of the nearest image}
         self.faults: dict[int, str] = {}
@@ -114,6 +120,11 @@ class PathMatcher(Generic[_Named]):
     def found(self) -> int:
         """Number of images that have annotations."""
         return len(self._used)
+
+    @property
+    def has_unused(self) -> bool:
+        """True if annotations match no image, once all images are looked up."""
+        return len(self._used) < len(self.annotations.names)
 
     def find(self, path: str, *, key: str, split: str | None = None) -> int:
         """Return the index of the annotations of an image, -1 without annotations.
@@ -194,6 +205,15 @@ class PathMatcher(Generic[_Named]):
             return ""
         return f"; the nearest is {key!r}, which differs in {self._difference(name, key)}"
 
+    def form_notes(self, code: str) -> Iterator[Note]:
+        """Yield a note on names that match only without regard to their Unicode form."""
+        found = sorted(self._other_form.intersection(self._used))
+        if found:
+            text = f"{self._where}: {count_of(len(found), 'name')}, such as"
+            text += f" {self.annotations.names[found[0]]!r},"
+            text += f" {'matches' if len(found) == 1 else 'match'} {self._files} whose names have"
+            yield Note(code, f"{text} another Unicode form (NFC or NFD) and look the same")
+
     def unused(self) -> list[str]:
         """Return the names in the annotations that match no image."""
         names = self.annotations.names
@@ -242,10 +262,13 @@ class PathMatcher(Generic[_Named]):
         found: list[int] = []
         for own, theirs in self.annotations.suffixes:
             if name.endswith(own):
-                stem = name.removesuffix(own) + theirs
+                given = name.removesuffix(own) + theirs
+                stem = given if given in self._at else self._by_form.get(_composed(given), given)
                 at = self._at.get(stem, -1)
                 at = self._of_split(stem, splits) if at >= 0 and self._by_split else at
                 found += [at] if at >= 0 and at not in found else []
+                if at >= 0 and stem != given:
+                    self._other_form.add(at)
         return found
 
     def _of_split(self, name: str, splits: Sequence[str]) -> int:
@@ -284,6 +307,21 @@ class PathMatcher(Generic[_Named]):
             f" which is ambiguous: write a longer part of the path in the {self._noun}, or remove"
             f" one of the two from the input{only}"
         )
+
+
+def _composed(name: str) -> str:
+    """Return a name in Unicode's form NFC, if every Python composes it alike."""
+    return name if name.isascii() or has_later(name) else unicodedata.normalize("NFC", name)
+
+
+def _by_form(names: Iterable[str]) -> Mapping[str, str]:
+    """Return {name in the form NFC: name}, for names that no other equals in this form."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        if not name.isascii():
+            form = _composed(name)
+            found[form] = None if form in found else name
+    return {form: name for form, name in found.items() if name is not None}
 
 
 def _is_reject(reject: str, key: str, path: str) -> bool:

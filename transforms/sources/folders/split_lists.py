@@ -97,7 +97,7 @@ class SplitLists:
             matcher.see(key)
 
     def close(self, where: object) -> list[Note]:
-        """Return a note on names without a file, after all files are looked up.
+        """Return notes on names that match no file as they are, after all files are looked up.
 
         Args:
           where: The input, for messages.
@@ -127,13 +127,14 @@ class SplitLists:
                 f" {_quoted(self._unlisted)}{', ...' if self._count > _SHOWN else ''}; add"
                 f" {NOTHING}={REST} to leave out these files, or train={REST} to make them a split"
             )
+        notes = [*self._matchers[0].form_notes("splits"), *self._matchers[1].form_notes("splits")]
         if not unused:
-            return []
+            return notes
         text = f"{count_of(len(unused), 'name')} in --split-files"
         some = _quoted([line.name for line in unused])
         more = ", ..." if len(unused) > _SHOWN else ""
         text += f" {'matches' if len(unused) == 1 else 'match'} no file: {some}{more}"
-        return [Note("splits", text)]
+        return [*notes, Note("splits", text)]
 
     def _read(self, split: str, path: str) -> None:
         """Add the names of a list."""
