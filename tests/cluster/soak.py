@@ -114,6 +114,23 @@ def taskmanager_off_with_spare_slots(machines: Machines, expected: Expected) -> 
     return said
 
 
+def pool_killed_for_good(machines: Machines, expected: Expected) -> str:
+    """It is a fault of the machine, which the command names."""
+    with _job(machines, "pool") as job:
+        machines.kill_pool(_THERE)
+        said = _wait_for_words(job, f"on {_THERE}")
+        if job.end() != 1:
+            raise DifferenceError(f"expected exit code 1: {job.ends}")
+        if _THERE not in job.ends[0][2] or "start it there with" not in job.ends[0][2]:
+            raise DifferenceError(f"expected the machine and what to do: {job.ends}")
+        wait_for_machines(machines)
+        job.start()
+        if job.end() != 0:
+            raise DifferenceError(f"the rerun failed: {job.command.err[-2000:]}")
+    job.check(expected)
+    return said
+
+
 def jobmanager_killed(machines: Machines, expected: Expected) -> str:
     """The cluster loses its jobs: the command says so and, with --retries, starts another."""
     said = ""
@@ -263,6 +280,7 @@ CASES: dict[str, Callable[[Machines, Expected], str]] = {
     "half-open: TaskManager hears no store": _half_open(_THERE, STORE),
     "TaskManager off for good": taskmanager_off_for_good,
     "TaskManager off for good, with spare slots": taskmanager_off_with_spare_slots,
+    "pool killed for good": pool_killed_for_good,
     "JobManager killed": jobmanager_killed,
     "JobManager down for long": jobmanager_down,
 }
