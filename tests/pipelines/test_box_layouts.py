@@ -1,5 +1,6 @@
 """Layouts of boxes as programs export them, each in one command."""
 
+import codecs
 import io
 import json
 
@@ -1137,6 +1138,46 @@ def test_voc_in_a_folder_beside_the_images_is_read(tmp_path):
     }
 
 
+def test_lists_of_voc_for_each_class_are_not_annotations(tmp_path):
+    box = "<bndbox><xmin>11</xmin><ymin>7</ymin><xmax>30</xmax><ymax>24</ymax></bndbox>"
+    text = f"<annotation><object><name>cat</name>{box}</object></annotation>"
+    lists = [f"{kind}_{split}" for kind in ("cat", "dog") for split in ("train", "val")]
+    files = {f"ImageSets/Main/{name}.txt": "0  1\n" for name in lists}
+    files |= {"JPEGImages/0.png": "", "Annotations/0.xml": text}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1")
+    assert found(make(tmp_path / "out", *given, *_WHOLE))[0] == {
+        "JPEGImages/0.png": [("cat", (10, 6, 30, 24))]
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"names.txt": "cat\n", "flags.txt": "dog\n"}, None),
+        (
+            {"voc/0.xml": "<annotation/>", "names.txt": "cat\n"},
+            "holds 1 .json and 1 .xml files: name the format with --annotation-format, labelme or"
+            " voc",
+        ),
+        (
+            {"voc/0.xml": "<annotation/>", "voc/1.xml": "<annotation/>", "a/0.txt": "0 1 1 1 1"},
+            "holds 2 .xml, 1 .json and 1 .txt files: name the format with --annotation-format, voc,"
+            " labelme or yolo",
+        ),
+    ],
+    ids=["texts", "voc", "yolo"],
+)
+def test_labelme_is_recognised_beside_files_of_other_formats(files, why, tmp_path, capsys):
+    root = put(tmp_path / "in", {**LABELME, **files})
+    argv = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    if why is not None:
+        assert images(*argv, "--output", tmp_path / "out") == 2
+        assert why in " ".join(capsys.readouterr().err.split())
+        argv += ("--annotation-format", "labelme")
+    assert len(found(make(tmp_path / "out", *argv))[0]["photos/0.png"]) == 4
+
+
 def test_drawn_boxes_and_names_of_classes_beside_voc_are_skipped(tmp_path):
     box = "<bndbox><xmin>11</xmin><ymin>7</ymin><xmax>30</xmax><ymax>24</ymax></bndbox>"
     text = f"<annotation><object><name>cat</name>{box}</object></annotation>"
@@ -1249,7 +1290,7 @@ def test_flags_beside_shapes_are_in_a_note(tmp_path):
         ({**flagged(), "flags": ["cat"]}, "expected 'flags' of names and true or false, got ['cat"),
         (flagged(**{" ": True}), "0.json: expected flags with names of one line, got ' '"),
         ({"flags": {"cat": True}, "shapes": 3}, "0.json: expected LabelMe's 'shapes', a list"),
-        ("{", "0.json: invalid JSON"),
+        ("{", "0.json: invalid JSON: unexpected end of data: line 1 column 2"),
     ],
 )
 def test_invalid_flags_reject_their_image(document, why, tmp_path):
@@ -1258,6 +1299,20 @@ def test_invalid_flags_reject_their_image(document, why, tmp_path):
     made = make(tmp_path / "out", *argv, "--max-reject-fraction", 1)
     assert list(details(made)) == ["0.png"]
     assert why in details(made)["0.png"]
+
+
+@pytest.mark.parametrize("name", ["photos/0.json", "metadata.jsonl"])
+def test_json_may_begin_with_a_byte_order_mark(name, tmp_path):
+    """As editors of Windows write it."""
+    files = {"photos/0.png": "", "photos/0.json": LABELME["photos/0.json"]}
+    if name == "metadata.jsonl":
+        row = {"file_name": "photos/0.png", "objects": {"bbox": [[1, 1, 9, 9]], "categories": [0]}}
+        files = {"photos/0.png": "", name: json.dumps(row)}
+    root = put(tmp_path / "in", files)
+    (root / name).write_bytes(codecs.BOM_UTF8 + (root / name).read_bytes())
+    argv = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *argv)
+    assert [*map(bool, found(made)[0].values())] == [True]
 
 
 def test_flags_have_no_boxes_that_give_the_class(tmp_path, capsys):

@@ -13,7 +13,7 @@ from recordmill.format.file_content import HEAD, identify
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.annotations.formats.annotation_files import (
-    format_by_name,
+    format_by_key,
     open_voc,
 )
 from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
@@ -45,8 +45,9 @@ AnnotationFormat = Literal[
 ]
 _OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
 _WORD = 64  # bytes at the beginning of a text
-_FEW_TEXTS = 5  # files that are opened to find whether they are captions
+_FEW_TEXTS = 5  # files that are opened to find whether they are captions, or of LabelMe
 _LOOKED_AT = 100  # JSON and CSV files of a folder that are opened to find its format
+_ENDS: Mapping[str, str] = {"voc": ".xml", "yolo": ".txt", "labelme": ".json"}
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
     "jsonl": "hub",
@@ -231,8 +232,8 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
 def guess_format(place: Location) -> AnnotationFormat:
     """Return the format of annotations, by the extension of a file, or of the files in a folder.
 
-    A folder without .xml and .txt files of annotations may hold files of COCO, LabelMe, the Hugging
-    Face hub or CSV. LabelMe's files without any shape are read for their flags.
+    A folder without files of VOC, YOLO and LabelMe may hold files of COCO, the Hugging Face hub or
+    CSV. LabelMe's files without any shape are read for their flags.
 
     Raises:
       ConfigError: no extension is that of annotations, or the folder holds two formats.
@@ -244,7 +245,7 @@ def guess_format(place: Location) -> AnnotationFormat:
     else:
         files = _FolderFiles.of(place)
         found = files.format_per_image(place)
-        if found is None or (found == "yolo" and files.are_prose):
+        if found in (None, "labelme") or (found == "yolo" and files.are_prose):
             found = files.format_of_all() or found
         if found == "yolo" and files.are_prose:
             raise ConfigError(
@@ -286,18 +287,22 @@ class _FolderFiles(NamedTuple):
         counts: Counter[AnnotationFormat] = Counter()
         by_end: dict[str, list[Location]] = {"xml": [], "txt": [], "json": [], "csv": []}
         metadata: Location | None = None
+        json_files = 0
         for finding in walk(folder, skipped_among_media, depth=1):
             if not isinstance(finding, File):
                 continue
             name = finding.key.rpartition("/")[2]
-            by_name = format_by_name(name)
+            by_name = format_by_key(finding.key)
             counts.update([] if by_name is None else [by_name])
             if metadata is None and name in METADATA:
                 metadata = Location.parse(finding.path)
             end = name.rpartition(".")[2].lower()
+            json_files += end == "json"
             is_other = by_name is None and end in ("xml", "txt")
             if end in by_end and len(by_end[end]) < _LOOKED_AT and not is_other:
                 by_end[end].append(Location.parse(finding.path))
+        if counts and any(map(labelme_content, by_end["json"][:_FEW_TEXTS])):
+            counts["labelme"] = json_files
         return cls(
             counts=counts,
             xml=next(iter(by_end["xml"]), None),
@@ -318,14 +323,19 @@ class _FolderFiles(NamedTuple):
         Raises:
           ConfigError: They have two formats.
         """
-        if not self.counts:
+        counts = self.counts
+        if len(counts) > 1 and "yolo" in counts and self.are_prose:
+            counts = Counter({name: count for name, count in counts.items() if name != "yolo"})
+        if not counts:
             return None
-        (most, count), *others = self.counts.most_common()
+        (most, count), *others = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
         if others and others[0][1] > count * _OTHERS:
+            names = [most, *(name for name, _ in others)]
+            held = [f"{counts[name]} {_ENDS[name]}" for name in names]
             raise ConfigError(
-                f"{option_name('annotations', folder)}: the folder holds {self.counts['voc']} .xml"
-                f" and {self.counts['yolo']} .txt files: name the format with"
-                f" {option_name('annotation_format')}, voc or yolo"
+                f"{option_name('annotations', folder)}: the folder holds"
+                f" {', '.join(held[:-1])} and {held[-1]} files: name the format with"
+                f" {option_name('annotation_format')}, {', '.join(names[:-1])} or {names[-1]}"
             )
         if most == "yolo":
             return "dota" if any(map(is_dota, self.texts)) else most

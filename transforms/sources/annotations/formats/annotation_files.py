@@ -40,7 +40,11 @@ from recordmill.transforms.model.annotations import (
     sides_array,
 )
 from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
-from recordmill.transforms.sources.files.skipped_names import is_project_text, skipped_among_media
+from recordmill.transforms.sources.files.skipped_names import (
+    holds_lists,
+    is_project_text,
+    skipped_among_media,
+)
 from recordmill.transforms.sources.files.walks import File, walk
 
 AnnotationsByFile = Literal["voc", "yolo"]
@@ -241,21 +245,18 @@ def open_voc(folder: Location) -> VocReader:
     return VocReader(**list_annotations(folder, ".xml").arguments)
 
 
-def format_by_name(name: str) -> AnnotationsByFile | None:
+def format_by_key(key: str) -> AnnotationsByFile | None:
     """Return the format of a file with the annotations of an image, None for other files."""
-    return _FORMATS.get(annotation_end(name) or "")
+    return _FORMATS.get(_annotation_end(key) or "")
 
 
-def annotation_end(name: str) -> str | None:
+def _annotation_end(key: str) -> str | None:
     """Return the extension of a file with the annotations of an image, None for other files."""
-    if is_project_text(name) or _OTHER_TEXT.fullmatch(name):
+    folder, _, name = key.rpartition("/")
+    if is_project_text(name) or _OTHER_TEXT.fullmatch(name) or holds_lists(folder):
         return None
     lower = name.lower()
     return next((end for end in (*_FORMATS, ".json") if lower.endswith(end)), None)
-
-
-def _name(file: File) -> str:
-    return file.key.rpartition("/")[2]
 
 
 class ListedAnnotations(NamedTuple):
@@ -281,7 +282,7 @@ def list_annotations(folder: Location, end: str) -> ListedAnnotations:
     for finding in walk(folder, skipped_among_media, depth=1):
         if isinstance(finding, Reject):
             rejects.append(finding)
-        elif isinstance(finding, File) and annotation_end(_name(finding)) == end:
+        elif isinstance(finding, File) and _annotation_end(finding.key) == end:
             files.append(finding)
         elif isinstance(finding, File) and finding.key.lower().endswith(_LISTS):
             others.append(finding.key)

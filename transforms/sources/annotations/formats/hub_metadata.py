@@ -9,6 +9,7 @@ Source: https://huggingface.co/docs/datasets/image_dataset#object-detection.
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -85,6 +86,8 @@ class _Metadata:
         """Read a file. folder: prefix of the names of its images."""
         with file.open_input() as data:
             for number, line in enumerate(data, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 if not line.strip():
                     continue
                 shown = f"{folder}{file.name}"

@@ -6,6 +6,7 @@ centre and a point of its edge; shapes with equal label and group are parts of o
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import math
 import re
@@ -176,9 +177,9 @@ def read_flags(folder: Location) -> AnnotationTable:
 def _parse(data: bytes) -> tuple[Mapping[str, Any], list[Any]]:
     """Return the document in a file, and its shapes. Raises ValueError."""
     try:
-        found = orjson.loads(data)
+        found = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
-        raise ValueError("invalid JSON") from error
+        raise ValueError(f"invalid JSON: {error}") from error
     shapes = found.get("shapes") if isinstance(found, dict) else None
     if not isinstance(shapes, list):
         raise ValueError("expected LabelMe's 'shapes', a list")
