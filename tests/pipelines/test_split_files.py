@@ -238,7 +238,7 @@ def test_a_note_names_the_lists_of_voc(tmp_path, inner, task):
         )
     folder = place / "ImageSets" / task
     folder.mkdir(parents=True)
-    given = lists(folder, test="0\n1\n", train="2\n3\n", validation="4\n5\n")
+    given = lists(folder, test="0\n1\n", train="\ufeff2\r\n3\r\n", validation="4\n5\n")
     (folder / "validation.txt").rename(folder / "val.txt")
     given = given.replace("validation.txt", "val.txt")
     parts = {

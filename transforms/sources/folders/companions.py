@@ -151,12 +151,11 @@ class CompanionFinder:
         split = file_split(name)
         if split is None or split in self._lists:
             return
-        line = _begin(file.path).partition(b"\n")[0].decode(errors="replace").strip()
+        line = _first_line(file.path).strip()
         around = root.root.local_path if root.root.is_local else ""
         parts = line.replace("\\", "/").split("/") if "\0" not in line else []
-        for start in range(
-            len(parts) if len(parts) < _DEEPEST else 0
-        ):  # lists made elsewhere have other folders before the path
+        # Lists made elsewhere have other folders before the path.
+        for start in range(len(parts) if len(parts) < _DEEPEST else 0):
             end = os.path.normpath("/".join(parts[start:]))
             places = (os.path.join(around, end), os.path.join(around, folder, end))
             there = next(filter(os.path.isfile, places), None) if parts[start] else None
@@ -313,8 +312,8 @@ class _Table(NamedTuple):
     @classmethod
     def of(cls, root: InputRoot, file: File, path: str) -> _Table:
         top = file.key.partition("/")[0] if "/" in file.key else ""
-        head = _begin(file.path).partition(b"\n")[0].decode("utf-8-sig", "replace")
-        return cls(path, root.given.split or canonical_split(top), frozenset(_columns_in(head)))
+        columns = frozenset(_columns_in(_first_line(file.path)))
+        return cls(path, root.given.split or canonical_split(top), columns)
 
     @property
     def name(self) -> str:
@@ -356,7 +355,7 @@ def _lists_of_voc(image: str, task: str) -> dict[str, str]:
     lists: dict[str, str] = {}
     for name in _LISTS_OF_VOC if found else ():
         path = f"{around}/ImageSets/{task}/{name}"
-        line = _begin(path).partition(b"\n")[0].decode(errors="replace").strip()
+        line = _first_line(path).strip()
         split = file_split(name)
         if split and line and os.path.isfile(f"{around}/JPEGImages/{line}{extension}"):
             lists[split] = path
@@ -375,6 +374,11 @@ def _columns_in(line: str) -> list[str]:
 
 def _suffix(stem: str) -> str:
     return next((one for one in MASK_SUFFIXES if stem.endswith(one)), "")
+
+
+def _first_line(path: str) -> str:
+    """Return the first line of a local file; '' if it cannot be read, or is remote."""
+    return _begin(path).partition(b"\n")[0].decode("utf-8-sig", "replace")
 
 
 def _begin(path: str) -> bytes:
