@@ -102,6 +102,21 @@ def test_splits_in_one_of_several_folders(tmp_path):
     assert "(without the files of b/)" in note
 
 
+def test_splits_in_names_of_some_classes(tmp_path):
+    folders = ("seg_train/seg_train/a", "seg_train/seg_train/b", "seg_test/a", "seg_test/b", "pred")
+    root = make_folder(tmp_path / "in", dict.fromkeys(folders, 1))
+    (note,) = split_notes(make(tmp_path / "out", "--input", root))
+    advice = f"--input train={root}/seg_train/seg_train --input test={root}/seg_test"
+    assert f"seem to contain names of splits, but records are divided by --splits: {advice}" in note
+    dataset = make(tmp_path / "2", *shlex.split(advice))
+    assert split_notes(dataset) == []
+    assert {split: dataset.manifest.splits[split].records for split in ("train", "test")} == {
+        "train": 2,
+        "test": 2,
+    }
+    assert split_notes(make(tmp_path / "3", "--input", root, "--split-from", "none")) == []
+
+
 def test_splits_in_a_single_folder_of_an_archive(tmp_path, capsys):
     root = make_folder(tmp_path / "in", {f"wrap/data/{name}/a": 1 for name in ("train", "test")})
     members = files_in(root)

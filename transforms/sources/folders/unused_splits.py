@@ -61,6 +61,7 @@ class UnusedSplits:
         self._advise_masks = advise_masks
         self._of_files = of_files and not decided
         self._files: dict[str, str] = {}  # by the splits that their names seem to contain
+        self._near: dict[str, set[str]] = {}  # {top folder such as seg_train: folders in it}
         self._last = ""
         self._levels = [_Level() for _ in range(_LEVELS)]  # the first is the one below the top
 
@@ -78,6 +79,8 @@ class UnusedSplits:
         names = folder.split("/")[:-1]
         if not names or canonical_split(names[0]) is not None:
             return
+        if not self._decided and near_split(names[0]) is not None:
+            self._near.setdefault(names[0], set()).add("/".join(names[1:2]))
         for number, level in enumerate(self._levels, 1):
             split = canonical_split(names[number]) if number < len(names) else None
             if split is None:
@@ -118,7 +121,20 @@ class UnusedSplits:
                 )
                 yield Note("splits", text)
                 return
-        if len(self._files) > 1:
+        places: dict[str, str] = {}  # {folder: its split}
+        for name, inside in self._near.items():
+            # The only folder in one, as in seg_train/seg_train/CLASS, is not a class either.
+            path = "/".join([name, *inside]) if len(inside) == 1 else name
+            places[path.rstrip("/")] = near_split(name) or ""
+        if len({*places.values()}) > 1:
+            advice = given_splits(self._root, places, archived=self._archived)
+            yield Note(
+                "splits",
+                f"the folders {some(sorted(self._near))} of {self._root.given} seem to contain names of"
+                f" splits, but records are divided by --splits: {advice} takes them as splits;"
+                " --split-from none omits this note",
+            )
+        elif len(self._files) > 1:
             by_split = [(split, self._files[split]) for split in in_order(self._files)]
             inputs = [
                 f"--input {shlex.quote(f'{one}={self._folder}/{key}')}" for one, key in by_split
