@@ -90,6 +90,8 @@ def interpret(
         "classes": _classes(config, listed, layout, columns) + _sizes(counts),
         "splits": _splits(config, layout, split_columns),
     }
+    if data_type.name == "text" and roles is not None:
+        facts["text"] = _text_columns(roles)
     if roles is not None:
         by_row = "the content of a row" if data_type.windows is None else "the series and the time"
         by_row = by_row if held_in is None else "the content of a file"
@@ -111,6 +113,13 @@ def interpret(
     elif config.group_from:
         facts["groups"] = f"--group-from {config.group_from}"
     return facts
+
+
+def _text_columns(roles: ColumnRoles) -> str:
+    """Return the columns of texts, or the one of conversations."""
+    columns = [roles.main] if roles.main is not None else [*roles.others]
+    noun = "columns" if len(columns) > 1 else "column"
+    return f"the {noun} {_some([repr(one) for one in columns])}"
 
 
 def listed_roles(config: CommonConfig, layout: Layout, facts: InputFacts) -> ColumnRoles | None:

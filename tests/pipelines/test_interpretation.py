@@ -55,6 +55,16 @@ def test_columns_that_could_have_a_role(rows, tmp_path, capsys):
     assert job["interpretation"] == facts
 
 
+def test_columns_of_texts(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("review,answer,label\n" + "a b,c,x\n" * 40)
+    argv = ["text", "--input", str(path), "--output", str(tmp_path / "out"), "--dry-run"]
+    assert main([*argv, "--drop-columns", "answer"]) == 0
+    assert printed(capsys)["text"] == "the column 'review'"
+    assert main([*argv, "--text-columns", "review,answer"]) == 0
+    assert printed(capsys)["text"] == "the columns 'review', 'answer'"
+
+
 def test_folders(tmp_path, capsys):
     root = make_folder(tmp_path / "in", {"train/a": 2, "test/a": 1})
     argv = ["images", "--input", str(root), "--output", str(tmp_path / "out")]

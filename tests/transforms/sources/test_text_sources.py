@@ -674,6 +674,21 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "found no column of texts in {}/in: expected one of"),
         ({"in/a.csv": "a,b\n1,2\n"}, {}, "it has 'a', 'b'; name the column with --text-column"),
         (
+            {"in/a.csv": "doc,label\nd/1.txt,x\nd/2.txt,y\n", "in/d/1.txt": "a", "in/d/2.txt": "b"},
+            {"input": "in/a.csv"},
+            "the column 'doc' holds names of files, such as d/1.txt: text reads texts from tables",
+        ),
+        (
+            {"in/a.csv": "Filename,label\n1.txt,x\n"},
+            {},
+            "the column 'Filename' is named like a column of paths: text reads texts from tables",
+        ),
+        (
+            {"in/a.csv": "doc_id,label\n1,x\n"},
+            {},
+            "the column 'doc_id' is named like a column of keys; put the texts into a column, or",
+        ),
+        (
             {"in/a.csv": "a,b\n1,2\n"},
             {"text_column": "c"},
             "no column 'c' in {}/in: it has 'a', 'b",
@@ -778,8 +793,19 @@ def test_unusable_inputs(
     for name, content in files.items():
         write(tmp_path / name, content)
     with pytest.raises(ConfigError) as caught:
-        read_rows(tmp_path / "in", **options)
+        read_rows(tmp_path / options.pop("input", "in"), **options)
     assert message.format(tmp_path) in str(caught.value)
+
+
+def test_a_named_column_of_names_of_files_is_noted(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "1.txt", "a text")
+    table = write(tmp_path / "a.csv", "file,title\n1.txt,A\n1.txt,B\n")
+    (note,) = read_rows(table, text_column="file").notes
+    assert "'file', which are names of files, such as 1.txt: text reads texts from" in note
+    assert read_rows(table, text_column="title").notes == ()
+    write(table, "file,label\n1.txt,A\nno file,B\n")
+    read = read_rows(table, text_column="file")
+    assert (read.notes, len(read.rows)) == ((), 2)
 
 
 def test_files_without_values(tmp_path: pathlib.Path) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
+import re
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason
-from recordmill.job.input_facts import ColumnRoles
+from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
+from recordmill.notes import Note
 from recordmill.option_names import option_name
+from recordmill.storage.files import Location
 from recordmill.transforms.model.chat import TURNS_FIELD
+from recordmill.transforms.model.source import Parts
 from recordmill.transforms.model.user_columns import is_list
-from recordmill.transforms.model.usual_columns import quoted
+from recordmill.transforms.model.usual_columns import PATHS, quoted
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.row_formats.reading.row_file import Rows
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnType, ColumnTypes
@@ -33,10 +38,15 @@ from recordmill.transforms.sources.rows.columns.record_columns import (
 )
 from recordmill.transforms.sources.rows.columns.row_options import UsualNames
 from recordmill.transforms.sources.rows.reading.record_layout import Attached, RowLayout
+from recordmill.transforms.sources.rows.reading.row_sections import as_run_error, iter_sections
 from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 
 _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
           "tweet", "description", "title", "comment_text")  # fmt: skip
+_KEYS = re.compile(r"(.*[_ ])?(id|ids|uuid|guid|key|index)", re.IGNORECASE)
+_PROBED = 3  # values that may all be names of files
+_LONGEST = 1024  # characters of the name of a file
+_NAMES = ": text reads texts from tables, not the files that tables name"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +97,66 @@ class TextRows(RecordRows):
             )
         return roles
 
+    def layout(
+        self, parts: Parts, keep: Location | None = None, *, facts: InputFacts = NO_FACTS
+    ) -> RowLayout:
+        """Return the layout of the records, as `RowSteps.layout`.
+
+        Raises:
+          ConfigError: a column is missing or unsupported, or the column that no option names holds
+            names of files or keys instead of texts.
+        """
+        layout = super().layout(parts, keep, facts=facts)
+        main = layout.roles.main
+        if main is None or self.chat_column is not None or main in layout.from_path:
+            return layout
+        file = self._named_file(parts, main)
+        if self.text_column is not None:
+            if file is None:
+                return layout
+            text = (
+                f"the texts are the values of the column {main!r}, which are names of files, such"
+            )
+            note = Note("text-column", f"{text} as {file}{_NAMES}")
+            return dataclasses.replace(layout, notes=(*layout.notes, note))
+        holds = ""
+        if file is not None:
+            holds = f"holds names of files, such as {file}{_NAMES}"
+        elif main.lower() in PATHS:
+            holds = f"is named like a column of paths{_NAMES}"
+        elif _KEYS.fullmatch(main):
+            holds = "is named like a column of keys"
+        if holds:
+            raise ConfigError(
+                f"found no column of texts in {self.input}: the column {main!r} {holds}; put the"
+                f" texts into a column, or pass a folder with the text files of each class in a"
+                f" folder CLASS; if {main!r} holds the texts to read, pass"
+                f" {option_name('text_column', main)}"
+            )
+        return layout
+
+    def _named_file(self, parts: Parts, column: str) -> str | None:
+        """Return the first value of a column if its first values are paths of local files.
+
+        Paths are relative to the folder of the table, or to an input.
+        """
+        sections = (one for part in parts for one in iter_sections(part[:1]))
+        first = next(sections, None)
+        if first is None:
+            return None
+        file, section, _ = first
+        table = Location.parse(file.path)
+        roots = [one.root.root for one in self.row_input.laid_out]
+        folders = [one.local_path for one in (table.parent, *roots) if one.is_local]
+        wanted = pa.schema([pa.field(column, pa.string())])
+        with as_run_error(file):
+            rows = next(iter(self.row_input.open(file).read(section, wanted, (column,))), None)
+        values = [] if rows is None else rows.columns[column].drop_null()[:_PROBED].to_pylist()
+        texts = [value for value in values if isinstance(value, str)]
+        if texts and all(any(_is_file(one, text) for one in folders) for text in texts):
+            return texts[0]
+        return None
+
     def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
         if self.chat_column is None:
             return ()
@@ -129,6 +199,13 @@ class TextRows(RecordRows):
         texts = [empty_as_null(rows.columns[name]) for name in names]
         faults = (_blank_rows(rows, text, name) for name, text in zip(names, texts, strict=True))
         return Attached(texts, [*itertools.chain.from_iterable(faults)])
+
+
+def _is_file(folder: str, name: str) -> bool:
+    """Return whether a text is the name of a file in a folder, or an absolute path."""
+    if not name.strip() or len(name) > _LONGEST or "\n" in name or "\0" in name:
+        return False
+    return os.path.isfile(os.path.join(folder, name.strip().replace("\\", "/")))
 
 
 def _blank_rows(rows: Rows, text: pa.Array, name: str) -> list[InvalidRows]:
