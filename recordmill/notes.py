@@ -22,6 +22,7 @@ CODES: Mapping[str, str] = {
     "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes, or train alone has them",
     "empty-split": "a split has no records",
+    "extensions": "files of other extensions, such as annotations, are documents beside text files",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "fractions": "the sizes of splits are far from --splits, because groups, or records of equal"
     " content, share a split",

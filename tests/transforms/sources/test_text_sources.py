@@ -885,6 +885,39 @@ def test_folders_by_class(tmp_path: pathlib.Path) -> None:
     assert "4.txt" in read_tree(tmp_path, unlabelled="keep").texts
 
 
+def test_files_of_a_project_are_no_documents(tmp_path: pathlib.Path) -> None:
+    for name in ("a/1.txt", "b/2.txt", "LICENSE", "a/README.md", "b/license/3.txt"):
+        write(tmp_path / name, "x")
+    read = read_tree(tmp_path)
+    assert [*read.texts] == ["a/1.txt", "b/2.txt", "b/license/3.txt"]
+    assert (read.filtered, read.told, read.notes) == ({"project file": 2}, {}, ())
+    assert [*read_tree(tmp_path / "**/README.md").texts] == ["a/README.md"]
+
+
+@pytest.mark.parametrize("end", ["ann", "lab", "json", "xml"])
+def test_annotations_beside_texts_are_no_documents(end: str, tmp_path: pathlib.Path) -> None:
+    for number in range(4):
+        write(tmp_path / f"{number}.txt", "x")
+        write(tmp_path / f"{number}.{end}", "x")
+    pairs = "4 pairs of files in .* differ by the extension alone, such as 0.* and 0.*"
+    only = rf"{pairs}: if only the .txt are documents, pass --input '?{tmp_path}/\*.txt'?; if both"
+    for documents in ("file", "line"):
+        with pytest.raises(ConfigError, match=only):
+            read_tree(tmp_path, documents=documents)
+    read = read_tree(tmp_path / "*.txt")
+    assert ([*read.texts], read.notes) == (["0.txt", "1.txt", "2.txt", "3.txt"], ())
+    read = read_tree(tmp_path / "*")
+    assert (len(read.rows), len(read.notes)) == (8, 1)
+    for number in range(1, 4):
+        (tmp_path / f"{number}.{end}").unlink()
+    (note,) = read_tree(tmp_path).notes
+    assert note.startswith("1 pair of files in")
+    assert note.endswith("*.txt' reads only the .txt")
+    (tmp_path / f"0.{end}").rename(tmp_path / f"all.{end}")
+    (note,) = read_tree(tmp_path).notes
+    assert note.startswith(f"1 .{end} file among the documents of {tmp_path}, such as all.{end},")
+
+
 @pytest.mark.parametrize("documents", ["file", "line"])
 def test_folders_by_class_and_split(documents: Any, tmp_path: pathlib.Path) -> None:
     write(tmp_path / "train/pos/1.txt", "good\r\n\nmovie\n")

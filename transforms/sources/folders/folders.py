@@ -42,6 +42,7 @@ from recordmill.transforms.sources.files.other_kinds import (
 )
 from recordmill.transforms.sources.files.skipped_names import (
     is_project_file,
+    is_project_text,
     skipped_among_media,
     skipped_beside_annotations,
 )
@@ -124,11 +125,12 @@ def may_be(key: str, leave_out: Collection[str]) -> bool:
 def _left_out(name: str, leave_out: Collection[str]) -> str | None:
     """Return why a file is left out by its name, None if it is not.
 
-    leave_out: extensions to leave out. With `txt`, texts of a project have no extension either.
+    leave_out: extensions to leave out; empty if the input names the files to read.
     """
     if has_extension(name, leave_out):
         return _VECTOR if has_extension(name, _VECTORS) else filter_reason(name)
-    return "project file" if "txt" in leave_out and is_project_file(name) else None
+    is_project = is_project_file if "txt" in leave_out else is_project_text  # among texts
+    return "project file" if leave_out and is_project(name) else None
 
 
 class LabelledFile(NamedTuple):
@@ -209,7 +211,8 @@ def walk_files(
     for number, (one, finder) in enumerate(zip(laid_out, unused, strict=True)):
         root = one.root
         skipped = leave_out
-        named = root.file or has_extension((root.pattern or "").rpartition("/")[2], leave_out)
+        pattern = (root.pattern or "").rpartition("/")[2]
+        named = root.file or has_extension(pattern, leave_out) or is_project_text(pattern)
         if named and one.archives is None:
             skipped = frozenset()
         others = [other.root for other in laid_out[:number]]

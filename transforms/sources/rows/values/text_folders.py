@@ -26,6 +26,7 @@ from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, SkippedPath
+from recordmill.transforms.sources.folders.document_extensions import DocumentExtensions
 from recordmill.transforms.sources.folders.folders import (
     ARCHIVES,
     SOUND_AND_VIDEO,
@@ -169,7 +170,7 @@ class TextFolder(RowSource):
         found = SectionCollector.with_facts(len(inputs.column_from))
         named = self.documents == "file"  # whether all files have names of splits
         unused = unused_splits(self._laid_out)
-        lists = SplitLists.of(inputs)
+        lists, extensions = SplitLists.of(inputs), DocumentExtensions()
         for one in walk_files(
             inputs,
             self._laid_out,
@@ -186,6 +187,7 @@ class TextFolder(RowSource):
                     continue
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
             else:
+                extensions.see(one.file.key)
                 named = named and bool(splits_in(one.file.key.rpartition("/")[2]))
                 yield from self._list(one, found)
             if found.full:
@@ -203,6 +205,9 @@ class TextFolder(RowSource):
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(inputs, found))
         notes += [] if lists is None else lists.close(inputs)
+        of_folder = any(one.root.is_folder for one in self._laid_out)
+        archived = any(one.archives is not None for one in self._laid_out)
+        notes += extensions.notes(inputs, of_folder=of_folder, archived=archived)
         labelled = any(one.layout.labels is not None for one in self._laid_out)
         yield ListingPart(notes=notes, facts=InputFacts(split_source=splits, labelled=labelled))
 
