@@ -1138,6 +1138,35 @@ def test_voc_in_a_folder_beside_the_images_is_read(tmp_path):
     }
 
 
+_CAT = "<annotation><object><name>cat</name><bndbox><xmin>11</xmin><ymin>7</ymin><xmax>30</xmax>\
+<ymax>24</ymax></bndbox></object></annotation>"
+
+
+@pytest.mark.parametrize(
+    ("image", "annotation"),
+    [
+        ("JPEGImages/0.png", "annotations/0.xml"),
+        ("a/IMAGES/0.png", "a/ANNOTATIONS/0.xml"),
+        ("a/imgs/b/0.png", "a/label/b/0.xml"),
+        ("photos/0.png", "annotations/0.xml"),
+        ("0.png", "Labels/0.xml"),
+    ],
+)
+def test_folders_of_images_and_of_annotations_have_usual_names(image, annotation, tmp_path):
+    root = put(tmp_path / "in", {image: "", annotation: _CAT})
+    given = ("--input", root, "--annotations", root, "--splits", "train=1")
+    made = make(tmp_path / "out", *given, *_WHOLE)
+    assert found(made)[0] == {image: [("cat", (10, 6, 30, 24))]}
+
+
+def test_a_folder_of_another_name_is_in_the_command_that_reads_it(tmp_path, capsys):
+    root = put(tmp_path / "in", {"photos/0.png": "", "boxes/0.xml": _CAT})
+    given = ("--input", root, "--annotations", root, "--output", tmp_path / "out")
+    assert images(*given) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "pass this folder as --annotations .../in/boxes" in told
+
+
 def test_lists_of_voc_for_each_class_are_not_annotations(tmp_path):
     box = "<bndbox><xmin>11</xmin><ymin>7</ymin><xmax>30</xmax><ymax>24</ymax></bndbox>"
     text = f"<annotation><object><name>cat</name>{box}</object></annotation>"

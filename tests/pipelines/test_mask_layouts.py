@@ -30,6 +30,7 @@ BY_SPLIT = {
 WHOLE = {
     "flat": ("images/{n}.jpg", "masks/{n}.png"),
     "pascal": ("JPEGImages/{n}.jpg", "SegmentationClass/{n}.png"),
+    "original": ("a/original_image/{n}.jpg", "a/segmentation_image/{n}.png"),
     "pets": ("images/{n}.jpg", "annotations/trimaps/{n}.png"),
     "suffix": ("images/{n}.jpg", "masks/{n}_mask.png"),
 }

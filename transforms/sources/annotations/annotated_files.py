@@ -206,11 +206,13 @@ class AnnotatedFiles:
             return matcher, iter(held)
         if annotations.folder_is_known:
             return by_shorter, iter(held)
-        unpack = f"unpack {self.where}, and " if is_archive(self.where) else ""
+        packed = is_archive(self.where)
+        unpack = f"unpack {self.where}, and " if packed else ""
+        place = "" if packed else f" .../{self.where}/{folder}"
         raise ConfigError(
             f"no image of the input matches the {noun} {self.where}: they are all in"
             f" the folder {folder!r}, which is not in the paths of images: {unpack}pass"
-            f" this folder as {self.wording.option}"
+            f" this folder as {self.wording.option}{place}"
         )
 
     def _objects(self, annotations: AnnotationReader) -> ObjectLabels:

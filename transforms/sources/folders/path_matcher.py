@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import posixpath
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from recordmill.storage.members import MARK
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 from recordmill.transforms.sources.folders.role_folders import (
     folder_of_images,
+    is_image_folder,
     without_image_folders,
 )
 from recordmill.unicode_tables import has_later
@@ -56,8 +58,8 @@ class NamedPaths(Protocol):
         """Pairs of the end of the stem of a path, and of the name in place of it."""
 
     @property
-    def folders(self) -> Sequence[tuple[str, str]]:
-        """Pairs of a folder in a path, and of the folder in a name in place of it."""
+    def folders(self) -> Sequence[str]:
+        """Names of folders that names have in place of a folder of images in a path."""
 
     @property
     def beside_images(self) -> bool:
@@ -245,14 +247,14 @@ class PathMatcher(Generic[_Named]):
         if self.annotations.by_stem:
             stem, dot, _ = parts[-1].rpartition(".")
             parts[-1] = stem if stem and dot else parts[-1]
+        folders = self.annotations.folders
+        of_images = [n for n, one in enumerate(parts[:-1]) if folders and is_image_folder(one)]
         for start in range(len(parts)):
             found = self._named("/".join(parts[start:]), splits)
-            for of_images, of_annotations in self.annotations.folders:
-                if of_images in parts[start:-1]:
-                    last = len(parts) - 2 - parts[-2::-1].index(of_images)
-                    found += self._named(
-                        "/".join([*parts[start:last], of_annotations, *parts[last + 1 :]]), splits
-                    )
+            for at, other in itertools.product(of_images, folders):
+                if at >= start:
+                    name = "/".join([*parts[start:at], other, *parts[at + 1 :]])
+                    found += [one for one in self._named(name, splits) if one not in found]
             if found:
                 return found
         return ()

@@ -18,7 +18,10 @@ from recordmill.format.split_names import canonical_split
 # In upper or lower case, also followed by a format, as in images_png. CVAT puts images without a
 # split into `default`.
 _FORMAT = r"([-_ ]?(png|jpe?g|tiff?|bmp))?"
-_IMAGES = re.compile(rf"(images?|imgs?|jpegimages|leftimg8bit|default){_FORMAT}", re.IGNORECASE)
+_IMAGES = re.compile(
+    rf"(((original|raw|source|input)[-_ ]?)?images?|imgs?|jpegimages|leftimg8bit|default){_FORMAT}",
+    re.IGNORECASE,
+)
 _WORDS = (
     "annot(ation)?s?|((semantic|segmentation)[-_ ]?)?(masks?|labels?)|gt|gtfine|gtcoarse"
     "|ground[-_ ]?truths?"
@@ -35,6 +38,7 @@ _MASKS = re.compile(
 FOLDERS_OF_MASKS = rf"(?i:(^|/)[^/]*({_WORDS}){_FORMAT}/|(^|/)({_WORDS})[-_ ][^/]+/)"
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def is_image_folder(name: str) -> bool:
     """Return whether a folder has a usual name for images, such as `images`; it is not a class."""
     return _IMAGES.fullmatch(name) is not None

@@ -54,16 +54,9 @@ _OTHER_TEXT = re.compile(
     r"(autosplit_)?(classes|class_names|labels|train|trainval|val|valid|validation|test|test-dev)(20\d\d)?\.txt",
     re.IGNORECASE,
 )
-# Folders of images, and the folders of their annotations, in which paths are the same.
-_FOLDERS = (
-    ("images", "labels"),
-    ("images", "annotations"),
-    ("images", "labelTxt"),
-    ("Images", "Labels"),
-    ("Images", "Annotations"),
-    ("JPEGImages", "labels"),
-    ("JPEGImages", "Annotations"),
-)
+# Names of folders of annotations, in upper or lower case. Paths in them are those in the folder of
+# the images.
+_FOLDERS = re.compile(r"labels?|annotations?|labeltxt", re.IGNORECASE)
 _LISTS = (".txt", ".names", ".labels", ".yaml", ".yml")
 # Elements of an object of VOC that are read, or that do not describe the object.
 _KNOWN = frozenset(
@@ -291,8 +284,21 @@ def list_annotations(folder: Location, end: str) -> ListedAnnotations:
             f"{option_name('annotations')}: found no {end} file in {folder}: check the path"
         )
     names = [file.key.rpartition(".")[0] for file in files]
-    found = {"files": files, "names": names, "rejects": rejects, "folders": _FOLDERS}
-    return ListedAnnotations(found, others)
+    inside = {part for name in names for part in name.split("/")[:-1]}
+    folders = sorted(filter(_FOLDERS.fullmatch, inside))
+    tops = {name.partition("/")[0] if "/" in name else "" for name in names}
+    alone = (tops.pop() or None) if len(tops) == 1 else None
+    return ListedAnnotations(
+        {
+            "files": files,
+            "names": names,
+            "rejects": rejects,
+            "folders": folders,
+            "folder": alone,
+            "folder_is_known": alone in folders,
+        },
+        others,
+    )
 
 
 def distinct_folders(files: Sequence[Location]) -> list[str]:

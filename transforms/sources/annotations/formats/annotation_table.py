@@ -28,8 +28,8 @@ class AnnotationReader(abc.ABC):
       by_stem: Whether names have no extension.
       suffixes: Pairs such as ("", "_mask"): end of the stem of an image, and the end of the name of
         its annotations in place of it.
-      folders: Pairs such as ("images", "labels"): folder of images, and the folder with the same
-        paths in it that holds their annotations.
+      folders: Names of folders of annotations, such as "labels", in which paths are the same as in
+        a folder of images, such as "images".
       folder: Folder with which all names begin, if there is one.
       folder_is_known: Whether the name of the folder is a usual one for annotations.
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
@@ -47,7 +47,7 @@ class AnnotationReader(abc.ABC):
     classes: tuple[str, ...] = ()
     by_stem: bool = True
     suffixes: Sequence[tuple[str, str]] = (("", ""),)
-    folders: Sequence[tuple[str, str]] = ()
+    folders: Sequence[str] = ()
     folder: str | None = None
     folder_is_known: bool = False
     paths: pa.Array | None = None

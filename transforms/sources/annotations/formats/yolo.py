@@ -40,6 +40,7 @@ from recordmill.transforms.sources.annotations.formats.annotation_files import (
     list_annotations,
     parse_numbers,
 )
+from recordmill.transforms.sources.folders.role_folders import is_image_folder
 
 _NAMES = (
     "classes.txt",
@@ -259,14 +260,15 @@ def _advice(folder: Location, inner: Location, found: Mapping[str, Any]) -> str:
     """
     below = inner.path.removeprefix(folder.path).strip("/")
     names = [name for name in found["names"] if name.startswith(f"{below}/")]
-    labels = {of for _, of in found["folders"]}
-    if not below or not names or not labels.isdisjoint(below.split("/")):
+    labels: Sequence[str] = found["folders"]
+    if not below or not names or not {*labels}.isdisjoint(below.split("/")):
         return ""
     commands = [(inner, inner)]
     others = {name.partition("/")[0] for name in {*found["names"]}.difference(names)}
-    for images, of in found["folders"]:
-        if others == {of} and (folder / images).is_dir():
-            commands.append((folder / images, folder / of))
+    for of in labels:
+        if others == {of}:
+            images = (one for one in folder.list_dir() if is_image_folder(one.name))
+            commands += [(folder / one.name, folder / of) for one in images]
     read = (f"{option_name('input', a)} {option_name('annotations', b)}" for a, b in commands)
     return (
         f"if each names those of its own folder, make a dataset of each ({', '.join(read)}), else "
