@@ -65,7 +65,7 @@ help:
 	@echo 'make test-prism    run a job of each data type on Prism, another runner of Beam; needs Go'
 	@echo 'make test-airflow    run the DAG of deploy/airflow in an Airflow of its own'
 	@echo 'make flink-job-server    build the jar that Beam would download'
-	@echo 'make bench   measure what the README states (long)'
+	@echo 'make bench   measure what the README states (long, root)'
 	@echo 'make soak    the runs too long for make test: sameness, kills, power cuts, faults, fuzz, Flink (root)'
 	@echo 'make clean   remove .venv and what demo and tests left'
 	@echo 'PYTHON=... with any of them: the Python to use instead of the first of $(PYTHONS);'
@@ -143,6 +143,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.values
 	$(BIN)/python -m benchmarks.shuffle
 	$(BIN)/python -m benchmarks.flink
+	$(BIN)/python -m benchmarks.cluster
 
 soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(MAKE) test-others

@@ -32,8 +32,8 @@ from recordmill.format.manifest import Manifest, load
 from recordmill.storage.files import Location
 
 _GIB = 1 << 30
-_PICTURES = 20_000
-_PICTURES_BAR = 1.3  # Flink over the local runner
+_PICTURES = 10_000
+_PICTURES_BAR = 1.15  # Flink over the local runner
 _REFERENCES = 1_000_000
 _GIGABYTES = 5.0
 _SMALL = "1536m"  # a TaskManager's memory, as Flink writes it

@@ -1,15 +1,17 @@
 """Hosts of a network that this machine plays: network namespaces, joined by a bridge.
 
 Each host has an address, a name, and a /tmp that no other host sees. Of /root and the like its
-users see only this repository and its Python. All of it takes root. Leftovers of a run that was
-killed are removed when the next one starts.
+users see only this repository and its Python. Its CPU can be limited by a control group. All of it
+takes root. Leftovers of a run that was killed are removed when the next one starts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
+import functools
 import os
 import pathlib
 import shlex
@@ -22,7 +24,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Self
 
-from benchmarks.flink_cluster import command_line
+from benchmarks.flink_cluster import command_line, wait_until
 from benchmarks.measure import ROOT
 
 _PREFIX = "recordmill-cluster-"
@@ -31,6 +33,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FOLDERS = pathlib.Path(tempfile.gettempdir())
 _TMP = pathlib.Path("/tmp")
 _CLONE_NEWNET = 0x40000000
+_PERIOD = 20_000  # µs, in which the kernel grants a limited host its share of CPU
 
 
 class Network:
@@ -145,6 +148,28 @@ class Host:
         """SIGKILL for all processes of this host, as if its power was cut."""
         _kill(self._namespace)
 
+    def limit(self, cores: float) -> None:
+        """Limit the processes that run on this host now, and their children, to a share of CPU."""
+        root = _cpu_groups()
+        if root is None:
+            raise RuntimeError("no control groups for CPU are mounted, in version 1 or 2")
+        group = root / self._namespace
+        quota = str(round(cores * _PERIOD))
+        if (controllers := root / "cgroup.subtree_control").exists():  # version 2
+            controllers.write_text("+cpu")
+            group.mkdir(exist_ok=True)
+            (group / "cpu.max").write_text(f"{quota} {_PERIOD}")
+        else:
+            group.mkdir(exist_ok=True)
+            (group / "cpu.cfs_period_us").write_text(str(_PERIOD))
+            (group / "cpu.cfs_quota_us").write_text(quota)
+        members = group / "cgroup.procs"
+        # A process may start others while it is moved.
+        while outside := {*self.processes("")} - {*map(int, members.read_text().split())}:
+            for pid in outside:
+                with contextlib.suppress(ProcessLookupError):
+                    members.write_text(str(pid))
+
     def connect(self) -> None:
         _ip("-n", self._switch, "link", "set", self._port, "up")
 
@@ -250,7 +275,31 @@ def _remove(folder: pathlib.Path) -> None:
         if name.startswith(f"{folder.name}-"):
             _kill(name)
             _ip("netns", "del", name)
+    if (groups := _cpu_groups()) is not None:
+        for group in groups.glob(f"{folder.name}-*"):
+            wait_until(functools.partial(_is_removed, group), f"the end of {group}")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_removed(group: pathlib.Path) -> bool:
+    """Remove a control group, unless processes that were killed are still ending in it."""
+    try:
+        group.rmdir()
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True
+
+
+def _cpu_groups() -> pathlib.Path | None:
+    """Return the root of the control groups that limit CPU; None if there are none."""
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        kind, _, options = line.partition(" - ")[2].split(" ")
+        root = pathlib.Path(line.split(" ")[4])
+        if kind == "cgroup" and "cpu" in options.split(","):
+            return root
+        if kind == "cgroup2" and "cpu" in (root / "cgroup.controllers").read_text().split():
+            return root
+    return None
 
 
 def _kill(namespace: str) -> None:

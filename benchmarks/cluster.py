@@ -1,0 +1,183 @@
+"""How much faster jobs are on two TaskManagers than on one, with equal shares of a core.
+
+    sudo .venv/bin/python -m benchmarks.cluster
+    sudo .venv/bin/python -m benchmarks.cluster --only images --images 4000 --runs 1
+
+The cluster is that of `make cluster-test`: machines that share nothing but the network, and a store
+from which and to which the jobs run. After a few short jobs, a control group gives each
+TaskManager, with its worker pool and its encoder processes, the same share of a core, so that both
+fit beside the submitter, the JobManager and the store. Then jobs run in alternation in the slots of
+one TaskManager and of both. A run on the submitter's machine alone must give the same digest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import json
+import pathlib
+import signal
+import statistics
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.measure import PHOTOS, ROOT, FailedError, bar, machine, two_cores
+from benchmarks.rows import DISTINCT_SCALED, FILE, write_distinct_rows
+from tests.cluster.machines import SLOTS, TASK_MANAGERS, Machines
+from tests.s3_server import BUCKET
+
+_SHARE = 0.45  # of a core, for each TaskManager
+_CLASSES = 10
+_WARM_UPS = 8  # jobs, until both JVMs have compiled what these jobs need
+_WARM_UP_FRACTION = 0.02  # of the records
+_LIMIT = 3600  # s of a job
+# Slots take as many shards as others, or one more: that matters less if they are many.
+_SPLITS = ("--splits", "train=0.8,test=0.2", "--seed", "7")
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "images": ("--size", "128", "--num-shards", "train=48,test=12", *_SPLITS),
+    "table": (
+        *("--zscore", ",".join(DISTINCT_SCALED), "--one-hot", "city", "--vocabulary", "product"),
+        *("--num-shards", "train=16,test=4", *_SPLITS),
+    ),
+}
+_BARS = {"images": 1.85, "table": 1.7}  # seconds of one TaskManager over those of two
+
+
+def compare(
+    machines: Machines, kind: str, source: str, *, records: int, share: float, runs: int
+) -> None:
+    """Print the seconds of the runs of a data type, in a table."""
+    both = len(TASK_MANAGERS)
+    digests = {_run(machines, kind, source, f"{kind}-local", None)[1]}
+    seconds: dict[int, list[float]] = {1: [], both: []}
+    for run in range(runs):
+        for managers in sorted(seconds, reverse=run % 2 == 1):
+            took, digest = _run(machines, kind, source, f"{kind}-{run}-{managers}", managers)
+            seconds[managers].append(took)
+            digests.add(digest)
+            print(f"run {run}: {kind}, {managers} of {both}: {took:.1f} s", file=sys.stderr)
+    if len(digests) != 1:
+        raise FailedError(f"{kind}: the datasets differ: {', '.join(sorted(digests))}")
+    medians = {managers: statistics.median(each) for managers, each in seconds.items()}
+    print(f"\n{kind}: {records:,} records, {share:g} of a core each, {runs} runs in alternation\n")
+    print("| TaskManagers | s, median (least-most) | one / these |\n|--:|--:|--:|")
+    for managers, each in seconds.items():
+        spread = f"{medians[managers]:.1f} ({min(each):.1f}-{max(each):.1f})"
+        print(f"| {managers} | {spread} | {medians[1] / medians[managers]:.2f} |")
+    print(f"\n- digest of all, and of the local runner: {digests.pop()}")
+    ratio = medians[1] / medians[both]
+    print(bar(f"{kind}, one / two TaskManagers", ratio, at_least=_BARS[kind]), flush=True)
+
+
+def _run(
+    machines: Machines,
+    kind: str,
+    source: str,
+    output: str,
+    managers: int | None,
+    *,
+    is_timed: bool = True,
+) -> tuple[float, str]:
+    """Run a job, and return its seconds and the digest of the dataset, which is deleted.
+
+    managers: number of TaskManagers whose slots it takes; None for the local runner.
+    is_timed: whether it must have run on so many, which Flink reports late.
+    """
+    options = (*_OPTIONS[kind], "--quiet")
+    target = machines.uri(output)
+    before = _jobs(machines)
+    if managers is None:
+        places = ("--input", source, "--output", target)
+        command = machines.recordmill(kind, *places, *options)
+    else:
+        slots = ("--parallelism", str(SLOTS * managers))
+        command = machines.submit(kind, *options, *slots, source=source, output=target)
+    ended = command.end(_LIMIT)
+    if ended.code != 0:
+        raise FailedError(ended.err)
+    if managers is not None and is_timed:
+        [job] = _jobs(machines) - before
+        if len(took_part := _took_part(machines, job)) != managers:
+            raise FailedError(f"expected {managers} TaskManagers at work, got {took_part}")
+    found = machines.store.get(f"{BUCKET}/{output}/dataset.json")
+    assert found is not None
+    for name in machines.store.names(f"{BUCKET}/{output}/"):
+        machines.store.delete(name)
+    return ended.seconds, json.loads(found.content)["digest"]
+
+
+def _jobs(machines: Machines) -> set[str]:
+    with machines.flink() as flink:
+        return set(flink.jobs())
+
+
+def _took_part(machines: Machines, job: str) -> set[str]:
+    """Return the TaskManagers that ran tasks of a job, as of up to 3 s before its end."""
+    with machines.flink() as flink:
+
+        def get(path: str) -> Any:
+            with urllib.request.urlopen(f"{flink.url}/v1/jobs/{job}{path}") as answer:
+                return json.load(answer)
+
+        found = {
+            manager["host"].partition(":")[0]
+            for vertex in get("")["vertices"]
+            for manager in get(f"/vertices/{vertex['id']}/taskmanagers")["taskmanagers"]
+        }
+        return found - {"(unassigned)"}
+
+
+def _fill(machines: Machines, kind: str, count: int) -> str:
+    """Put an input of so many records into the store, and return its URI."""
+    folder = f"{kind}-{count}"
+    if kind == "images":
+        photos = [path.read_bytes() for path in sorted(PHOTOS.rglob("*.jpg"))]
+        for i in range(count):
+            name = f"{folder}/class-{i % _CLASSES}/{i:06d}.jpg"
+            machines.store.put(f"{BUCKET}/{name}", photos[i % len(photos)])
+        return machines.uri(folder)
+    with tempfile.TemporaryDirectory(prefix="recordmill-bench-") as name:
+        path = pathlib.Path(name, FILE)
+        write_distinct_rows(count, path)
+        return machines.fill(folder, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=list(_OPTIONS))
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--share", type=float, default=_SHARE, help="of a core, per TaskManager")
+    parser.add_argument("--runs", type=int, default=3, help="timed runs of each")
+    arguments = parser.parse_args()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)  # which ends the machines
+    # The users of the machines may not write bytecode: each process would compile all modules.
+    compileall.compile_dir(ROOT / "recordmill", quiet=1)
+    two_cores()
+    print(machine())
+    counts = {"images": arguments.images, "table": arguments.rows}
+    kinds = [arguments.only] if arguments.only else list(counts)
+    with Machines() as machines:
+        for kind in kinds:
+            few = _fill(machines, kind, round(counts[kind] * _WARM_UP_FRACTION))
+            for number in range(_WARM_UPS):
+                output, both = f"{kind}-warm-{number}", len(TASK_MANAGERS)
+                _run(machines, kind, few, output, both, is_timed=False)
+        for name in TASK_MANAGERS:
+            machines.hosts[name].limit(arguments.share)
+        for kind in kinds:
+            source = _fill(machines, kind, counts[kind])
+            compare(
+                machines, kind, source,
+                records=counts[kind], share=arguments.share, runs=arguments.runs,
+            )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
