@@ -58,6 +58,23 @@ def test_folders_that_are_known_to_hold_masks(photos: pathlib.Path, tmp_path: pa
         ]
 
 
+@pytest.mark.parametrize("unmasked", ["reject", "keep"])
+@pytest.mark.parametrize("suffix", ["", "_mask"])
+def test_an_image_with_an_empty_mask_is_rejected(
+    photos: pathlib.Path, tmp_path: pathlib.Path, suffix: str, unmasked: str
+) -> None:
+    for name, content in masks(tmp_path / "flat").items():
+        path = tmp_path / "masks" / name.replace(".", f"{suffix}.")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"" if name.startswith("1") else content)
+    argv = (*OPTIONS, "--input", photos, "--masks", tmp_path / "masks", "--unmasked", unmasked)
+    made = make(tmp_path / "out", *argv, "--max-reject-fraction", "1")
+    assert made.rejects == {"photos/1.jpg": "bad_value"}
+    detail = (made.folder / "rejects.jsonl").read_text()
+    assert f"its mask '1{suffix}.png' is a file of 0 bytes" in detail
+    assert made.keys("train") == {"photos/0.jpg", "photos/2.jpg"}
+
+
 def test_other_folders_are_an_error(
     photos: pathlib.Path, tmp_path: pathlib.Path, capsys: Any
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, RecordError, Reject
+from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
@@ -105,8 +105,14 @@ class MaskFolders:
                 f" the masks, as in {option_name('masks')} '{place}/*/NAME', or, if masks are"
                 f" beside their images and have a suffix, add {option_name('mask_suffix')}"
             )
+        empty = {
+            name: reject
+            for reject in rejects
+            if reject.reason == Reason.EMPTY and (name := self._name(reject.key, roots))
+        }
         if self.suffix is not None:  # other files in the folders are not masks
             ends = tuple(end for _, end in self._given_suffixes)
+            empty = {name: reject for name, reject in empty.items() if name.endswith(ends)}
             named = [(n, name) for n, name in named if name.endswith(ends)]
             if not named:
                 raise ConfigError(
@@ -120,6 +126,14 @@ class MaskFolders:
         names, keys = [named[n][1] for n in first], [keys[n] for n in first]
         references = references.take(pa.array(first, pa.int64()))
         checked = check_mask_sample(keys, references, self.options, self.limits, where=self.where)
+        # An empty mask is the fault of its image, which else would be said to have none.
+        empty = {name: reject for name, reject in empty.items() if name not in {*names}}
+        rejects = [one for one in rejects if one not in empty.values()]
+        for name, reject in empty.items():
+            faults[len(names)] = f"its mask {reject.key!r} is {reject.detail}"
+            names.append(name)
+        nothing = pa.RecordBatch.from_pylist([{}] * len(empty), schema=MASK_COLUMNS)
+        references = batch.concat([references, nothing])
         suffixes, notes = self._suffixes(names)
         if self.colours_from is not None:
             notes = (*notes, f"{self.colours_from} gives the colours and names of their classes")
