@@ -365,6 +365,25 @@ def test_classes_in_a_single_folder_are_noted(tmp_path):
     assert Made(tmp_path / "2").manifest.labels == ("rose", "tulip")
 
 
+@pytest.mark.parametrize(
+    ("place", "also"),
+    [("D/images", "D/meta/b/3"), ("D/images", "D/meta/4"), ("D/E/photos", None)],
+    ids=["images", "files", "single"],
+)
+def test_classes_in_a_deeper_folder_are_noted(place, also, tmp_path):
+    names = [f"{place}/rose/1", f"{place}/tulip/2", *filter(None, [also])]
+    fill(tmp_path / "in", array, *names)
+    dataset = made("arrays", tmp_path, "--input", tmp_path / "in")
+    assert dataset.manifest.labels == ("D",)
+    (note,) = [str(one) for one in dataset.manifest.notes if one.code == "no-classes"]
+    assert (
+        f"if the folders in {place!r} ({place}/rose, {place}/tulip) are the classes, pass --input"
+        f" {tmp_path / 'in'}/{place}"
+    ) in note
+    assert run("arrays", "--input", tmp_path / "in" / place, "--output", tmp_path / "2") == 0
+    assert Made(tmp_path / "2").manifest.labels == ("rose", "tulip")
+
+
 @pytest.mark.parametrize("command", [*OF_FILES, "table", "sensor"])
 def test_a_split_that_the_input_does_not_have(command, tmp_path, capsys):
     write, options = {**OF_ROWS, **OF_FILES}[command]

@@ -500,8 +500,11 @@ def layout_notes(laid_out: Sequence[LaidOutInput], *, labelled: bool) -> tuple[N
                 text += f" the folders in {only!r} are classes, pass --label-from parent, or"
                 text += f" --input {given}/{only}"
             else:
+                place = one.inner[0].rpartition("/")[0]
+                there = "it" if place == only else repr(place)
                 text = f"{given} holds a single folder, {only!r}, which is the only class; if the"
-                text += f" folders in it ({some}) are the classes, pass --input {given}/{only}"
+                text += f" folders in {there} ({some}) are the classes, pass --input"
+                text += f" {given}/{place}"
             notes.append(Note("no-classes", text))
     return tuple(notes)
 

@@ -68,8 +68,8 @@ class LaidOutInput(NamedTuple):
       layout: Layout of its paths.
       split: Split of all its files, None if they differ.
       archives: Files in its archives; None if archives are not read.
-      inner: Folders in its only top folder, by path, or in one of a few, if the others hold files
-        only; else empty.
+      inner: Folders in its only top folder, by path, or deeper as of `_folders_below`; or in one
+        of a few, if the others hold files only; else empty.
       unused: Makes a finder of names of splits that no rule uses; None if such names do not matter.
       has_other_folders: Whether there are other top folders than that of `inner`.
     """
@@ -321,7 +321,7 @@ def _lay_out_one(
                 f" splits ({some(named)}): pass {option_name('input', where)}; {IGNORE}"
             )
         if archives is None:
-            inner = tuple(f"{folders[0]}/{name}" for name in found)
+            inner = _folders_below(root.root, folders[0], found, rules)
     elif plain and by_default and root.root.is_local and layout.labels == "top":
         inner = _folders_in_one(root.root, folders, rules)
     beside = None
@@ -580,6 +580,23 @@ def _folders_in_one(root: Location, folders: Sequence[str], rules: LayoutRules) 
                 names = _folders_in(root / top, rules)
                 found.append(tuple(f"{top}/{name}" for name in names) if len(kinds) == 1 else ())
     return found[0] if len(found) == 1 and len(found[0]) > 1 else ()
+
+
+def _folders_below(
+    root: Location, top: str, found: Sequence[str], rules: LayoutRules
+) -> tuple[str, ...]:
+    """Return the folders in a top folder, by path, or deeper ones that may be classes.
+
+    Deeper ones are in the only folder in it, or in its only folder of images.
+    """
+    images = [name for name in found if is_image_folder(name)]
+    only = images if len(images) == 1 else found
+    if len(only) == 1:
+        inside = f"{top}/{only[0]}"
+        with contextlib.suppress(PathError):  # the walk rejects the folder
+            if deeper := _folders_in(root / inside, rules):
+                return _folders_below(root, inside, deeper, rules)
+    return tuple(f"{top}/{name}" for name in found)
 
 
 def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
