@@ -109,6 +109,34 @@ def test_tables_and_annotations(folder):
     assert notes(folder, *options) == {}
 
 
+def test_a_table_of_captions(folder):
+    (folder / "captions.txt").write_text("image,caption\n0.png,A dog\n")
+    assert notes(folder)["unread"] == [
+        f"1 .txt file among the files of {folder} was not read, such as {folder}/captions.txt,"
+        f" which holds annotations (captions): --annotations {folder}/captions.txt reads them"
+    ]
+
+
+@pytest.mark.parametrize("inner", ["", "images"])
+def test_lists_of_splits_beside_a_folder_of_images(tmp_path, inner):
+    for number in range(4):
+        path = tmp_path / "food/images" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make_picture(path, number)
+    for name, lines in {"train": "a/0\nb/1\n", "test": "a/2\nb/3\n", "classes": "a\nb\n"}.items():
+        (tmp_path / "food/meta").mkdir(exist_ok=True)
+        (tmp_path / f"food/meta/{name}.txt").write_text(lines)
+    given, meta = tmp_path / "food" / inner, tmp_path / "food/meta"
+    option = f"--split-files test={meta}/test.txt,train={meta}/train.txt"
+    assert notes(given, "--label-from", "parent")["unread"] == [
+        f"2 lists of the files of splits in {given} were not read: {option} takes the splits from"
+        " them"
+    ]
+    options = ("--size", 8, "--label-from", "parent", *option.split())
+    made = make(tmp_path / "divided", "--input", given, *options)
+    assert (len(made.index("train")), len(made.index("test"))) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("files", "text"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -59,13 +60,14 @@ _YOLO = re.compile(rb"\s*\d+( +[\d.eE+-]+){4,}[ \t]*(\r?\n|$)")
 COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
 LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 DOTA = re.compile(rb"^[ \t]*(-?[\d.]+[ \t]+){8}[^\s\d.+-]\S*([ \t]+\d)?[ \t]*\r?$", re.MULTILINE)
+_CAPTION_TABLE = re.compile(rb"(\xef\xbb\xbf)?image(_name)?[ \t]*[,|\t].*(caption|comment)\b")
 # {extension: [(pattern that a file of annotations begins with or contains, what it is)]}
 _ANNOTATIONS: dict[str, list[tuple[Callable[[bytes], object], str]]] = {
     "json": [
         (COCO.search, "COCO"),
         (LABELME.search, "LabelMe"),
     ],
-    "txt": [(_YOLO.match, "YOLO"), (DOTA.search, "DOTA")],
+    "txt": [(_YOLO.match, "YOLO"), (DOTA.search, "DOTA"), (_CAPTION_TABLE.match, "captions")],
     "xml": [
         (re.compile(rb"<annotation\b").search, "Pascal VOC"),
         (re.compile(rb"<annotations\b").search, "CVAT"),
@@ -76,7 +78,8 @@ _CAPTIONS = {
     "json": " (--captions-from .json:FIELD reads captions)",
 }
 _LISTS = ("txt", "lst", "list")
-_LISTS_OF_VOC = ("train.txt", "val.txt", "test.txt")  # in ImageSets/Main, beside JPEGImages
+_NAMES_OF_LISTS = ("train.txt", "val.txt", "test.txt")
+_BESIDE_IMAGES = (".", "meta", "splits", "lists")  # folders of lists, such as those of Food-101
 _MOST = 1000  # files per extension that may be lists of names
 _DEEPEST = 100  # folders in a line of a list of names
 _READ = 1 << 16  # bytes at the beginning of a file
@@ -142,7 +145,7 @@ class CompanionFinder:
             if format_ is not None:
                 self._first[extension], self._formats[extension] = path, format_
                 self._folders[extension] = file.key.rpartition("/")[0]
-                alone = format_ in ("COCO", "CVAT")
+                alone = format_ in ("COCO", "CVAT", "captions")
                 self._places[extension] = path if alone else os.path.dirname(path)
 
     def _find_list(self, root: InputRoot, file: File) -> None:
@@ -169,7 +172,7 @@ class CompanionFinder:
         """Yield a note on lists of names that could give the splits."""
         if not self._lists and "lists" in self._kinds:
             task = "Main" if "masks" in self._kinds else "Segmentation"
-            self._lists = _lists_of_voc(self._first_path, task)
+            self._lists = _lists_beside(self._first_path, task)
         if not self._lists:
             return
         given = ",".join(f"{split}={path}" for split, path in sorted(self._lists.items()))
@@ -343,22 +346,24 @@ class _Table(NamedTuple):
         return f"--input {shlex.quote(given)}"
 
 
-def _lists_of_voc(image: str, task: str) -> dict[str, str]:
-    """Return {split: path of its list} of Pascal VOC, if its first name is that of an image.
+def _lists_beside(image: str, task: str) -> dict[str, str]:
+    """Return {split: path of its list} of lists beside a folder of images, by their first names.
 
     Args:
       image: Path of an image.
-      task: Folder of the lists.
+      task: Folder of the lists of Pascal VOC.
     """
-    around, found, _ = image.rpartition("/JPEGImages/")
     extension = os.path.splitext(image)[1]
     lists: dict[str, str] = {}
-    for name in _LISTS_OF_VOC if found else ():
-        path = f"{around}/ImageSets/{task}/{name}"
-        line = _first_line(path).strip()
-        split = file_split(name)
-        if split and line and os.path.isfile(f"{around}/JPEGImages/{line}{extension}"):
-            lists[split] = path
+    for images, folders in {"JPEGImages": (f"ImageSets/{task}",), "images": _BESIDE_IMAGES}.items():
+        around, found, _ = image.rpartition(f"/{images}/")
+        for folder, name in itertools.product(folders if found else (), _NAMES_OF_LISTS):
+            path = os.path.normpath(f"{around}/{folder}/{name}")
+            line, split = _first_line(path).strip(), file_split(name)
+            if split is None or not line or "\0" in line or split in lists:
+                continue
+            if any(os.path.isfile(f"{around}/{images}/{line}{end}") for end in ("", extension)):
+                lists[split] = path
     return lists
 
 
