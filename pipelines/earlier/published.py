@@ -65,6 +65,11 @@ class Published:
         options: those that shape bytes. encoders: {library: version}.
         """
         stated = self.manifest
+        if (command := options.get("kind", "adopt")) != stated.command:
+            raise ConfigError(
+                f"{shown(self.output)} holds a dataset made by recordmill {stated.command}, not by"
+                f" recordmill {command}: --overwrite replaces it, another --output keeps it"
+            )
         theirs = {**stated.options, "seed": stated.seed, **_versions(stated.encoders)}
         ours = {**options, "seed": seed, **_versions(encoders)}
         # The manifest has the number of the first class, which may follow from the input.

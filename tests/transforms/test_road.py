@@ -16,6 +16,7 @@ from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Manifest, load
 from recordmill.format.shard_index import read_index
 from recordmill.job.staging import FOLDER
+from recordmill.pipelines.earlier.published import Published
 from recordmill.processes.pool import close_shared_pool
 from recordmill.processes.row_tasks import WorkerDiedError
 from recordmill.reading.reader import read
@@ -279,6 +280,17 @@ def test_other_options_are_refused(plain, change, message):
     assert message in str(caught.value)
     assert tree(plain) == before
     assert not (plain / FOLDER).exists()
+
+
+def test_a_dataset_of_another_command_is_refused(plain):
+    published = Published.find(Location.parse(str(plain)))
+    ours = published.manifest.command
+    with pytest.raises(ConfigError) as caught:
+        published.refuse_others({"kind": "video"}, seed=0, encoders={})
+    assert str(caught.value) == (
+        f"{plain} holds a dataset made by recordmill {ours}, not by recordmill video: --overwrite"
+        " replaces it, another --output keeps it"
+    )
 
 
 def test_other_input_is_refused(plain):
