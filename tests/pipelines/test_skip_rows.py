@@ -15,11 +15,15 @@ ROWS = "id,text,label\n" + "".join(f'{n},"text, {n}",{"ab"[n % 2]}\n' for n in r
 BANK = '"Kontonummer:";"DE12";\n\n"Von:";"01.01.2026";\n\n"Datum";"Text";"Betrag";\n' + "".join(
     f'"{n:02d}.01.2026";"x {n}";"{n},5";\n' for n in range(1, 20)
 )
+YEARS = '"Data Source","Bank",\n\n"Updated","2024-06-28",\n\n"Land","1960","1961",\n' + "".join(
+    f'"land {n}","0.{n}","{n}",\n' for n in range(20)
+)
 
 
 @pytest.mark.parametrize(
     ("text", "argv", "skipped", "line"),
     [
+        (YEARS, (), 4, """line 5 on, '"Land","1960","1961",'"""),
         (PREAMBLE.replace('"', "") + ROWS, (), 4, "line 5 on, 'id,text,label'"),
         (BANK, ("--delimiter", ";"), 4, """line 5 on, '"Datum";"Text";"Betrag";'"""),
         (BANK, ("--delimiter", ";", "--skip-rows", 1), 4, """line 5 on, '"Datum";"""),

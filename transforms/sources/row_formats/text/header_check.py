@@ -142,8 +142,9 @@ def late_header(
     (most, _), *_ = collections.Counter(filter(None, counts)).most_common(1)
     first = counts.index(most)
     header = pa.array([name.strip() for name in cells[first]])
-    looks_like_data = _share(header, f"^$|{_NUMBER}|{_DATE}") or len(header.unique()) < most
-    if most <= len(names) or looks_like_data:
+    values = header.filter(pc.match_substring_regex(header, f"^$|{_NUMBER}|{_DATE}")).to_pylist()
+    may_be_data = (values and not _is_sequence(values)) or len(header.unique()) < most
+    if most <= len(names) or may_be_data:
         return None
     number = first + file_format.skip_rows
     return (
