@@ -80,6 +80,17 @@ def test_tables_of_captions_may_lack_a_header(photos, tmp_path, name, lines):
     assert note.endswith("there is no header line: lines are read as image, caption")
 
 
+@pytest.mark.parametrize("name", ["captions.csv", "captions.txt"])
+def test_the_error_of_a_folder_names_its_table(photos, tmp_path, capfd, name):
+    table = tmp_path / "in" / name
+    table.write_text("\n".join([*TABLES["captions.txt"], ""]))
+    argv = ["--input", photos, *SPLIT]
+    out = tmp_path / "none"
+    assert images("--output", out, *argv, "--annotations", table.parent) == 2
+    (option,) = re.findall(r"captions of many images: pass (.*)", capfd.readouterr().err)
+    assert captions_of(make(tmp_path / "out", *argv, *shlex.split(option))) == CAPTIONS
+
+
 def test_metadata_wins_over_texts_in_its_folder(photos, tmp_path):
     (photos / "texts").mkdir()
     (photos / "texts" / "0.txt").write_text("A house")

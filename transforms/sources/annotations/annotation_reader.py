@@ -247,7 +247,13 @@ def guess_format(place: Location) -> AnnotationFormat:
         found = files.format_per_image(place)
         if found in (None, "labelme") or (found == "yolo" and files.are_prose):
             found = files.format_of_all() or found
-        if found == "yolo" and files.are_prose:
+        is_prose = found == "yolo" and files.are_prose
+        if (is_prose or found is None) and (table := files.table_of_captions) is not None:
+            raise ConfigError(
+                f"{option_name('annotations', place)}: {table.name} in the folder holds the"
+                f" captions of many images: pass {option_name('annotations', table)}"
+            )
+        if is_prose:
             raise ConfigError(
                 f"{option_name('annotations', place)}: .txt files such as {files.texts[0]} hold no"
                 f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
@@ -316,6 +322,11 @@ class _FolderFiles(NamedTuple):
     def are_prose(self) -> bool:
         """True if the texts are not of YOLO."""
         return all(map(_is_prose, self.texts))
+
+    @property
+    def table_of_captions(self) -> Location | None:
+        """The first table of captions."""
+        return next(filter(holds_captions, (*self.tables, *self.texts)), None)
 
     def format_per_image(self, folder: Location) -> AnnotationFormat | None:
         """Return the format of the files with the annotations of an image; None without any.
