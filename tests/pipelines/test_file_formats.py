@@ -343,7 +343,8 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, kind, value, ro
     rows = [("x", "name"), *((value, f"n{n}") for n, value in enumerate(column))]
     source = table(tmp_path / "t.csv", rows)
     assert rows_of(tmp_path / "out", "--input", source)["written"] == len(column)
-    first = f"--missing {shlex.quote(value)} takes this value as a missing one, "
+    between = "=" if value.startswith("-") else " "
+    first = f"--missing{between}{shlex.quote(value)} takes this value as a missing one, "
     if any(map(str.isdigit, value)):
         first = "--trim removes the spaces around values, " if value.endswith("\\t") else ""
     assert text_notes(tmp_path) == [
@@ -356,6 +357,10 @@ def test_a_note_names_the_value_that_makes_a_column_text(column, kind, value, ro
         *("--input", source, "--types", f"x={kind}", "--max-reject-fraction", "1"),
     )
     assert 0 < rejecting["rejected"] < len(column)
+    if first.startswith("--missing"):
+        option = shlex.split(first.partition(" takes")[0])
+        given = rows_of(tmp_path / "missing", "--input", source, *option)
+        assert given["written"] == len(column)
 
 
 def text_notes(folder):

@@ -228,6 +228,23 @@ def test_lists_that_are_no_vectors_are_rejected(form, tmp_path):
     assert "expected a list of 3 values of 0 and 1" in (tmp_path / "out/rejects.jsonl").read_text()
 
 
+def test_a_note_on_padded_flags_of_images_names_options_that_read_them(tmp_path):
+    for n in range(12):
+        make_picture(tmp_path / f"{n}.png", n)
+    rows = [f"{n}.png, {n % 2}, {1 - n % 2}\n" for n in range(12)]
+    (tmp_path / "_classes.csv").write_text("filename, cat, dog\n" + "".join(rows))
+    argv = ("--input", tmp_path / "_classes.csv", "--size", 8)
+    made = make(tmp_path / "a", *argv)
+    first, _ = [str(one) for one in made.manifest.notes if one.code == "text-column"]
+    assert "' 0' in _classes.csv#1; --trim removes the spaces around values; if 0 and 1 s" in first
+    assert first.endswith("has the class 'cat', name such columns with --label-columns")
+    made = make(tmp_path / "b", *argv, "--label-columns", "cat,dog")
+    labels = labels_of(made, "image/class/label")
+    assert sorted(itertools.chain(*labels)) == ["cat"] * 6 + ["dog"] * 6
+    made = make(tmp_path / "c", *argv, "--trim")
+    assert "text-column" not in {one.code for one in made.manifest.notes}
+
+
 def test_vectors_in_a_listing_of_images(tmp_path):
     for n in range(4):
         make_picture(tmp_path / f"{n}.png", n)

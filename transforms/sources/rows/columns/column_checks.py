@@ -124,7 +124,11 @@ def inference_notes(
         item = shlex.quote(list_item(name))
         if found.odd is not None and name in texts and name not in units:
             formats = _time_formats(found.odd, name) if advice.has_formats else ""
-            more = _type_advice(found.odd, name, formats) if advice.has_types else _CORRECT
+            more = (
+                _type_advice(found.odd, name, formats)
+                if advice.has_types
+                else _padded_advice(found.odd, name)
+            )
             notes[f"text {name}"] = Note("text-column", f"{found.odd.describe(name)}; {more}")
         if found.equal is not None and pa.types.is_floating(field.type) and name not in transformed:
             more = f"--drop-columns {item} leaves them out"
@@ -137,6 +141,19 @@ def inference_notes(
                 )
             notes[f"equal {name}"] = Note("numbers", f"{found.equal.describe(name)}: {more}")
     return notes
+
+
+def _padded_advice(odd: OddValue, name: str) -> str:
+    """Return advice on a column of text whose type no option declares, for values with spaces."""
+    if not odd.padded:
+        return _CORRECT
+    trim = "--trim removes the spaces around values"
+    if odd.value.strip() not in ("0", "1"):
+        return trim
+    return (
+        f"{trim}; if 0 and 1 say whether a record has the class {name!r}, name such columns with"
+        " --label-columns"
+    )
 
 
 def _units_row(texts: Mapping[str, OddValue]) -> list[str]:
@@ -179,7 +196,8 @@ def _type_advice(odd: OddValue, name: str, formats: str) -> str:
     empty = f"{trim}, " if trim else ""
     if not any(map(str.isdigit, odd.value)) and len(odd.value) <= _MISSING_LENGTH:
         spelling = shlex.quote(list_item(odd.value))
-        empty = f"--missing {spelling} takes this value as a missing one, "
+        between = "=" if odd.value.startswith("-") else " "  # it is no option
+        empty = f"--missing{between}{spelling} takes this value as a missing one, "
     return (
         f"{empty}{types_option(name, odd.kind)} rejects rows that do not fit,"
         f" {types_option(name, 'string')} keeps the text"
