@@ -161,6 +161,12 @@ ERRORS = {
         " files are 'a/0.png', 'a/10.png', 'a/2.png'; the path of a file must end with a name, with"
         " or without the extension; the nearest is 'a/0.png', which differs in its extension",
     ),
+    "further fields": (
+        {"test": "0 1 2 -1\n1 1 2 1\n"},
+        ",train=*",
+        "its lines have further fields, which are taken for parts of the names: keep only the names"
+        " (cut -d ' ' -f 1 FILE > NAMES)",
+    ),
     "two rests": ({"test": "0\n"}, ",train=*,dev=*", "expected * for one split, got it for"),
     "empty": ({"test": "\n"}, ",train=*", "test.txt: expected one name per line, got none"),
     "other format": ({"test": '{"a": 1}'}, ",train=*", "expected one name per line, got JSON"),

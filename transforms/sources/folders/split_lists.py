@@ -118,7 +118,7 @@ class SplitLists:
                 raise ConfigError(
                     f"{self._named(split)}: none of its names matches a file of {where}: it has"
                     f" {_quoted(lost)}{files}; the path of a file must end with a name, with or"
-                    f" without the extension{next(filter(None, near), '')}"
+                    f" without the extension{next(filter(None, near), '')}{_fields_advice(lost)}"
                 )
         if self._count and self._rest is None:
             are = "file is" if self._count == 1 else "files are"
@@ -155,6 +155,17 @@ class SplitLists:
 
     def _named(self, split: str) -> str:
         return option_name("split_files", f"{_shown(split)}={self._files[split]}")
+
+
+def _fields_advice(lines: Sequence[str]) -> str:
+    """Return advice if numbers follow the names in all lines; "" for other lines."""
+    parts = [line.rsplit(None, 1) for line in lines]
+    if not all(len(one) == 2 and one[1].lstrip("+-").isdecimal() for one in parts):
+        return ""
+    return (
+        "; its lines have further fields, which are taken for parts of the names: keep only the"
+        " names (cut -d ' ' -f 1 FILE > NAMES)"
+    )
 
 
 def _shown(split: str) -> str:
