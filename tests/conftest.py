@@ -65,7 +65,8 @@ def _reused() -> Iterator[None]:
 def _no_pauses() -> Iterator[None]:
     """Calls of storage are repeated at once in this process, not after 2.6 s in all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage_errors, "PAUSES", (0,) * len(storage_errors.PAUSES))
+        for name in ("PAUSES", "OUTAGE_PAUSES"):
+            patch.setattr(storage_errors, name, (0,) * len(getattr(storage_errors, name)))
         yield
 
 

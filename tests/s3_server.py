@@ -168,6 +168,7 @@ class Damaging:
         status, headers = started
         kind = found[2]
         method = "LIST" if "list-type" in query else method
+        request = (method, where if method == "LIST" else environ["PATH_INFO"])
         if kind.startswith("flipped"):
             staged = re.search(r"\.recordmill/.*\.(arrows?|bytes|pickles)\?", where)
             if staged and method == "GET" and body and status < "300":
@@ -178,7 +179,7 @@ class Damaging:
                     body = body[:at] + bytes([body[at] ^ 4]) + body[at + 1 :]
             start_response(status, headers)
             return [body]
-        if (found[1] == "always" or (method, where) not in self._done) and status < "300":
+        if (found[1] == "always" or request not in self._done) and status < "300":
             drop: tuple[str, ...] = ()
             if (method, kind) == ("GET", "denied"):
                 status, body = "403 Forbidden", b"<Error><Code>AccessDenied</Code></Error>"
@@ -193,7 +194,7 @@ class Damaging:
                 for name, value in headers
                 if name.lower() not in drop
             ]
-        self._done.add((method, where))
+        self._done.add(request)
         start_response(status, headers)
         return [body]
 

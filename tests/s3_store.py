@@ -54,11 +54,16 @@ class S3Store:
     listener: the socket to accept on, which may belong to another network namespace.
     access_key: of all requests; others are denied.
     requests: all that were answered.
+    faults: {BUCKET/KEY: (kind of fault, number of its GETs that are answered with it)}.
+      `denied`, `failing`: 403, 503. `cut`: half of the content is sent. `short`: as well, and the
+      headers say that this is all. `unsized`: no length is sent. `flipped`: a bit is another one.
+      `stalled`: half of the content is sent, and nothing more until the client hangs up.
     """
 
     def __init__(self, listener: socket.socket, *, access_key: str) -> None:
         self.access_key = access_key
         self.requests: list[Request] = []
+        self.faults: dict[str, tuple[str, int]] = {}
         self.status, self.delay = 0, 0.0  # see `answering`
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
@@ -104,6 +109,13 @@ class S3Store:
         with self._lock:
             if self._objects.pop(name, None) is not None:
                 del self._names[bisect.bisect_left(self._names, name)]
+
+    def take_fault(self, name: str) -> str:
+        """Return the kind of fault for a GET, or ''."""
+        with self._lock:
+            kind, times = self.faults.get(name, ("", 0))
+            self.faults[name] = (kind, times - 1)
+        return kind if times > 0 else ""
 
     def names(self, prefix: str = "") -> list[str]:
         """Return the BUCKET/KEY of all objects that start with a prefix, sorted."""
@@ -244,9 +256,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send_object(self, found: _Object) -> None:
         headers = {"ETag": found.etag, "Content-Type": "binary/octet-stream"}
         headers["Last-Modified"] = email.utils.formatdate(found.time, usegmt=True)
+        fault = self.server.store.take_fault(self._name) if self.command == "GET" else ""
+        if fault in ("denied", "failing"):
+            self._send_error(*((403, "AccessDenied") if fault == "denied" else (503, "SlowDown")))
+            return
         part = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if part is None:
-            self._send(found.content, **headers)
+            self._send(found.content, fault=fault, **headers)
             return
         size = len(found.content)
         start = int(part[1]) if part[1] else max(0, size - int(part[2]))
@@ -255,13 +271,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_error(416, "InvalidRange")
             return
         headers["Content-Range"] = f"bytes {start}-{end}/{size}"
-        self._send(found.content[start : end + 1], 206, **headers)
+        self._send(found.content[start : end + 1], 206, fault=fault, **headers)
 
     def _send_error(self, status: int, code: str) -> None:
         self._send(_xml("Error", _elements(Code=code, Message=code)), status)
 
-    def _send(self, body: bytes, status: int = 200, **headers: str) -> None:
-        sent = b"" if self.command == "HEAD" else body
+    def _send(self, body: bytes, status: int = 200, *, fault: str = "", **headers: str) -> None:
+        if fault == "flipped":
+            body = bytes([body[0] ^ 4]) + body[1:]
+        half = body[: len(body) // 2]
+        body = half if fault == "short" else body
+        sent = b"" if self.command == "HEAD" else half if fault in ("cut", "stalled") else body
         lists = self.command == "GET" and "/" not in self._name
         key = self._query.get("prefix", "") if lists else self._name.partition("/")[2]
         operation = "LIST" if lists else self.command
@@ -275,10 +295,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if status != 204:
+        if fault == "unsized":
+            self.send_header("Connection", "close")
+        elif status != 204:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(sent)
+        if fault == "stalled":
+            self.wfile.flush()
+            self.connection.recv(1)
+        self.close_connection = self.close_connection or fault in ("cut", "stalled", "unsized")
 
     def _read(self) -> bytes:
         if self.headers.get("Transfer-Encoding") == "chunked":

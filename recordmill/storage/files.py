@@ -28,6 +28,7 @@ from recordmill.errors import ConfigError, StorageError
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.no_links import pinned_path
 from recordmill.storage.redaction import holds_keys, shown
+from recordmill.storage.s3_objects import S3Files
 from recordmill.storage.storage_errors import (
     MissingError,
     PathError,
@@ -415,4 +416,6 @@ def arrow_store(root: str, query: str) -> ArrowFiles:
         # A small object is then uploaded in one request, not in the three of a multipart upload.
         query = f"{query}&allow_delayed_open=true".lstrip("&")
     filesystem, base = fs.FileSystem.from_uri(f"{root}/?{query}" if query else f"{root}/")
+    if root.startswith("s3:"):
+        return S3Files(filesystem, base, query=query)
     return ArrowFiles(filesystem, base, has_folders=root.split(":")[0] in _HAVE_FOLDERS)

@@ -13,16 +13,17 @@ import io
 import mmap
 import os
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeVar
 
 import pyarrow as pa
 import xxhash
 
 from recordmill.errors import RunError
-from recordmill.storage.files import Location, is_uri
+from recordmill.storage.files import Location, arrow_store, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
 from recordmill.storage.members import LOCAL_HEADER, Member
+from recordmill.storage.read_ahead import FileRange, Listed, RangesAhead
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import (
     ChangedInputError,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _SECOND = 10**9  # nanoseconds
 _BUFFER = 1 << 20  # bytes
 _PIECE = 4 << 20  # bytes read at once for a checksum
+
+T = TypeVar("T")
 
 
 def open_file(path: str, *, size: int | None = None, mtime: int | None = None) -> BinaryIO:
@@ -56,6 +59,8 @@ def open_file(path: str, *, size: int | None = None, mtime: int | None = None) -
             return InputFile(path, size=member.size, mtime=mtime).stream()
     location = Location.parse(path)
     if size is not None and mtime is not None:
+        if not location.is_local:
+            return InputFile(path, size=size, mtime=mtime).stream()
         _check_unchanged(location, path, (size, mtime))
     return location.open_guarded(functools.partial(_input_errors, path))
 
@@ -71,6 +76,39 @@ def read_file(path: str, *, size: int, mtime: int) -> bytes:
     data = _read_range(path, (size, mtime), 0, size)
     _compare(path, (size, mtime), (len(data), mtime))
     return data
+
+
+def read_ahead(
+    items: Sequence[T], *files: Sequence[tuple[str | None, int, int]], head: bool = False
+) -> Iterable[T]:
+    """Return items, whose files are read while earlier items are processed; local files are not.
+
+    Each file is then read by `read_file` or `open_file`, which raise the errors. Pass the result to
+    the loop, without a name: then an error in the loop ends the reading at once.
+
+    files: (path, URI or reference, size, mtime) of a file of each item; None without a file.
+    head: only the beginnings of files are read.
+    """
+    if not any(path and path[0] != "/" for column in files for path, _, _ in column):
+        return items
+    ranges = (
+        (index, _range_of(path, size, mtime, head=head))
+        for index, of_item in enumerate(zip(*files, strict=True))
+        for path, size, mtime in of_item
+        if path and path[0] != "/" and size
+    )
+    return _ahead.of_items(items, ranges)
+
+
+def _range_of(path: str, size: int, mtime: int, *, head: bool) -> FileRange:
+    """Return the range of a file that is read first. head: only the beginning."""
+    member = Member.of(path)
+    if member is None:
+        return FileRange(path, (size, mtime), 0, min(size, _BUFFER) if head else size)
+    listed = None if member.method == "staged" else (member.archive_size, mtime)
+    start, length = member.span
+    end = start + (min(length, _BUFFER) if head and member.is_bare else length)
+    return FileRange(member.archive, listed, start, end)
 
 
 def _read_member(member: Member, mtime: int) -> bytes:
@@ -138,7 +176,9 @@ class InputFile:
         if member is not None and member.method == "staged":
             self.mtime = None  # a hash takes its place, because attempts write equal files
         self._file = path if member is None else member.archive
-        self._open(size if member is None else member.archive_size)
+        file_size = size if member is None else member.archive_size
+        self._listed = None if self.mtime is None else (file_size, self.mtime)
+        self._open(file_size)
         if member is not None:
             try:
                 self._enter(member)
@@ -148,8 +188,8 @@ class InputFile:
 
     def _open(self, size: int) -> None:
         if not self._file.startswith("/"):
-            if self.mtime is not None:
-                _check_unchanged(Location.parse(self._file), self._file, (size, self.mtime))
+            if self._listed is not None and not size:  # otherwise the reads compare it
+                _check_unchanged(Location.parse(self._file), self._file, self._listed)
             return
         with _input_errors(self._file):
             self._descriptor, status = call_with_retries(open_regular, self._file)
@@ -195,19 +235,19 @@ class InputFile:
         if self._content is not None:
             return self._content[offset : offset + length]
         offset += self._start
-        with _input_errors(self._file):
-            if self._descriptor is not None:
+        if self._descriptor is None:
+            data = _read_range(self._file, self._listed, offset, length)
+        else:
+            with _input_errors(self._file):
                 data = call_with_retries(read_exactly, self._descriptor, offset, length)
-            else:
-                location = Location.parse(self._file)
-                read_range = location.store.read_range
-                data = call_with_retries(read_range, location.path, offset, length)
         if len(data) < length:
             _changed(self._file, "became shorter while the job ran")
         return data
 
     def stream(self) -> BinaryIO:
         """Return the content as a seekable, buffered stream, which closes the file."""
+        if self._descriptor is None and self._content is None and 0 < self.size <= _BUFFER:
+            self._content = self.read(0, self.size)
         if self._content is not None:
             return io.BytesIO(self._content)
         return io.BufferedReader(_RangeStream(self), _BUFFER)
@@ -244,6 +284,11 @@ class _RangeStream(io.RawIOBase):
         self._at += count
         return count
 
+    def readall(self) -> bytes:
+        data = self._file.read(self._at, max(0, self._file.size - self._at))
+        self._at += len(data)
+        return data
+
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
         if start + offset < 0:
@@ -259,7 +304,7 @@ class _RangeStream(io.RawIOBase):
         super().close()
 
 
-def _read_range(path: str, listed: tuple[int, int] | None, offset: int, length: int) -> bytes:
+def _read_range(path: str, listed: Listed, offset: int, length: int) -> bytes:
     """Return up to `length` bytes of a file that is still as listed; fewer only at its end.
 
     listed: its size and modification time; None to compare nothing.
@@ -269,14 +314,28 @@ def _read_range(path: str, listed: tuple[int, int] | None, offset: int, length: 
             return call_with_retries(_read_local, path, listed, offset, length)
         except (OSError, pa.ArrowException) as error:
             _raise_input_error(path, error)
-    location = Location.parse(path)
-    if listed is not None:
-        _check_unchanged(location, path, listed)
+    wanted = FileRange(path, listed, offset, offset + length)
     with _input_errors(path):
-        return call_with_retries(location.store.read_range, location.path, offset, length)
+        data = _ahead.take(wanted)
+        return call_with_retries(_read_remote, wanted, outages=True) if data is None else data
 
 
-def _read_local(path: str, listed: tuple[int, int] | None, offset: int, length: int) -> bytes:
+def _read_remote(wanted: FileRange) -> bytes:
+    """Return the bytes of a range of a file in a store, which may be fewer at its end."""
+    path, listed, offset, end = wanted
+    location = Location.parse(path)
+    store = arrow_store(location.root, location.query)
+    if listed is None:
+        return store.read_range(location.path, offset, end - offset)
+    found, data = store.read_listed(location.path, offset, end - offset, listed[0])
+    _compare(path, listed, (found.size, found.mtime_ns))
+    return data
+
+
+_ahead = RangesAhead(_read_remote)
+
+
+def _read_local(path: str, listed: Listed, offset: int, length: int) -> bytes:
     descriptor, status = open_regular(path)
     try:
         if listed is not None:

@@ -53,6 +53,7 @@ _PASSING_TEXT = re.compile(
     r"|\b(UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|TooManyRequests|ServerBusy)\b"
 )
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
+OUTAGE_PAUSES = (4.0, 8.0)  # before further ones, where the client of a store repeats nothing
 
 # An answer of success that cannot be parsed, such as a listing that was cut.
 _UNREADABLE = re.compile(r"AWS Error UNKNOWN \(HTTP status (-1|200)\)")
@@ -104,9 +105,12 @@ def may_pass(error: BaseException) -> bool:
     return _PASSING_TEXT.search(str(error)) is not None or error_code(error) in _PASSING
 
 
-def call_with_retries(call: Callable[..., T], *arguments: Any) -> T:
-    """Call a function, again after growing pauses if its error may pass."""
-    for pause in PAUSES:
+def call_with_retries(call: Callable[..., T], *arguments: Any, outages: bool = False) -> T:
+    """Call a function, again after growing pauses if its error may pass.
+
+    outages: repeat it for the 15 s that a store may need to start again.
+    """
+    for pause in PAUSES + OUTAGE_PAUSES if outages else PAUSES:
         try:
             return call(*arguments)
         except (OSError, pa.ArrowException) as error:

@@ -135,6 +135,15 @@ class ArrowFiles:
     def open_scratch(self, path: str) -> BinaryIO:
         return self.open_output(path)
 
+    def read_listed(
+        self, path: str, offset: int, length: int, size: int
+    ) -> tuple[DirectoryEntry, bytes]:
+        """Return the entry of a file, and the bytes of a range if it has this size."""
+        entry = self.stat(path)
+        if entry is None:
+            raise FileNotFoundError
+        return entry, self.read_range(path, offset, length) if entry.size == size else b""
+
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self._open(path) as file:
             size = int(file.size())

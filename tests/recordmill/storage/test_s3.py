@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -23,6 +24,7 @@ from tests.image_runs import images
 from tests.other_processes import PATIENCE, wait_until
 from tests.paths import DEMO
 from tests.s3_server import CREDENTIALS, read_log, s3_server
+from tests.s3_store import S3Store
 
 pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
@@ -155,7 +157,6 @@ def test_a_damaged_answer_is_requested_again(kind, operation, expected, s3):
     [
         Location.size,
         Location.read_bytes,
-        lambda place: place.read_range(0, 9),
         lambda place: open_file(str(place)).read(),
     ],
 )
@@ -171,6 +172,7 @@ def test_a_file_without_a_size_is_not_taken_for_an_empty_one(
     place.write_bytes(PHOTO)
     with pytest.raises(StorageError, match=DAMAGED):
         operation(place)
+    assert place.read_range(0, 9) == PHOTO[:9]  # whose answer has a size
     for key in (f"always-unsized/{name}/empty", f"{name}/empty"):
         empty = Location.parse(s3(key))
         empty.write_bytes(b"")
@@ -281,3 +283,36 @@ def test_what_is_reused_is_read_in_few_requests(tmp_path):
             times = 3 + (6 if options else 2)
             assert len(shards) <= len(reused) <= times * len(shards)
             assert sum(request.sent for request in reused) <= times * sum(shards.values())
+
+
+@pytest.mark.parametrize("faults", [False, True], ids=["no-faults", "faults"])
+def test_photos_are_read_with_one_request_each(tmp_path, faults):
+    """The dataset and its rejects are those of the same photos on disk."""
+    photos = tmp_path / "photos"
+    every = sorted(DEMO.rglob("*.jpg"))
+    contents = {path.relative_to(DEMO): path.read_bytes() for path in every}
+    first = next(iter(contents))
+    contents[first.with_name("cut.jpg")] = contents[first][:300]
+    for name, content in contents.items():
+        (photos / name).parent.mkdir(parents=True, exist_ok=True)
+        (photos / name).write_bytes(content)
+    how = ("--size", "32", "--num-shards", "train=2", "--max-reject-fraction", "0.5")
+    assert images("--input", photos, "--output", tmp_path / "local", *how) == 0
+    access_key = CREDENTIALS["AWS_ACCESS_KEY_ID"]
+    with S3Store(socket.create_server(("127.0.0.1", 0)), access_key=access_key) as store:
+        for name, content in contents.items():
+            store.put(f"bucket/photos/{name}", content)
+        kinds = ("failing", "cut", "short", "unsized", "flipped") if faults else ()
+        for name, kind in zip(contents, kinds, strict=False):
+            store.faults[f"bucket/photos/{name}"] = (kind, 1)
+        options = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
+        source = f"s3://bucket/photos?{options}"
+        assert images("--input", source, "--output", tmp_path / "out", *how) == 0
+        gets = [one.key for one in store.requests if one.operation == "GET"]
+        heads = [one.key for one in store.requests if one.operation == "HEAD"]
+    local, there = (files(Location.parse(str(tmp_path / name))) for name in ("local", "out"))
+    assert there == local
+    assert b"cut.jpg" in there["rejects.jsonl"]
+    assert len(set(gets)) == len(contents)
+    assert len(gets) <= 1.1 * len(contents) + 2 * len(kinds)
+    assert len(heads) <= 8

@@ -42,7 +42,7 @@ class Hdf5File(ArrayFile):
     def __init__(self, file: InputFile) -> None:
         super().__init__(file)
         self._h5py = _library()
-        self._stream = open_file(file.path)
+        self._stream = open_file(file.path, size=file.size, mtime=file.mtime)
         self._file: Any = None
         self._checks: dict[str, ChunkCheck] = {}
         try:

@@ -46,7 +46,7 @@ class NpzFile(ArrayFile):
 
     def __init__(self, file: InputFile) -> None:
         super().__init__(file)
-        self._stream = open_file(file.path)
+        self._stream = open_file(file.path, size=file.size, mtime=file.mtime)
         self._inflated: tuple[str, Array] | None = None
         try:
             with _reporting_damage():

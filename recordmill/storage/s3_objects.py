@@ -1,0 +1,223 @@
+"""Objects of S3, read with one request each by obstore; pyarrow does all else.
+
+pyarrow sends a HEAD before each GET. obstore uses the keys and the address that pyarrow uses
+(`s3_keys`). Where it cannot, and for options of URIs and keys that it does not take, pyarrow reads.
+"""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import hashlib
+import os
+import re
+import threading
+import urllib.parse
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from recordmill.storage.s3_keys import endpoint_of, key_options
+from recordmill.storage.stores import ArrowFiles, DirectoryEntry
+
+if TYPE_CHECKING:
+    import obstore
+    from obstore.store import ClientConfig, S3Store
+
+STALL_SECONDS = 30.0  # without a byte, until a request has failed
+_CONNECT_SECONDS = 5.0
+_LONGEST = datetime.timedelta(days=1)  # of a request that makes progress
+# pyarrow does not use the proxies of the environment.
+_NO_PROXY: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
+# Options of URIs that do not concern reads, and those that obstore takes as well.
+_KNOWN_OPTIONS = frozenset(
+    {
+        *("allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open"),
+        *("background_writes", "check_directory_existence_before_creation"),
+        *("region", "scheme", "endpoint_override"),
+    }
+)
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_NAMES = {"403": "ACCESS_DENIED"}  # of answers without a code
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_MD5 = re.compile(r'"([0-9a-f]{32})"')
+_TIMED_OUT = re.compile(r"kind: Timeout|TimedOut")
+# An answer without a length or with less than it, and one that is not the requested range.
+_DAMAGED = re.compile(r"source: Header \{|NotPartial|InvalidRangeRequest|body error|kind: Decode")
+
+
+class S3Files(ArrowFiles):
+    """The `Store` of a bucket. query: options of the URI."""
+
+    def __init__(self, filesystem: Any, base: str, *, query: str) -> None:
+        super().__init__(filesystem, base, has_folders=False)
+        self._query = query
+        self._lock = threading.Lock()
+        self._is_opened = False
+        self._client: S3Store | None = None
+
+    def read_listed(
+        self, path: str, offset: int, length: int, size: int
+    ) -> tuple[DirectoryEntry, bytes]:
+        answer = self._get(path, offset, length, is_whole=(offset, length) == (0, size))
+        if answer is None:
+            return super().read_listed(path, offset, length, size)
+        entry = _entry(path, answer)
+        if entry.size == size:
+            return entry, self._content(path, answer, offset, length)
+        entry = self.stat(path) or entry
+        if entry.size == size:  # the object has not changed
+            raise OSError(errno.EPROTO, "the store's answer is shorter or longer than the object")
+        return entry, b""
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        answer = self._get(path, offset, length, is_whole=False)
+        if answer is None:
+            return super().read_range(path, offset, length)
+        return self._content(path, answer, offset, length)
+
+    def _get(
+        self, path: str, offset: int, length: int, *, is_whole: bool
+    ) -> obstore.GetResult | None:
+        """Return the answer to a request for a range; None if pyarrow has to read it.
+
+        Raises:
+          OSError: the request failed.
+        """
+        client = self._open_client() if (length or is_whole) and _is_plain(path) else None
+        if client is None:
+            return None
+        import obstore
+
+        key = self.path(path).partition("/")[2]
+        try:
+            if is_whole:
+                return obstore.get(client, key)
+            return obstore.get(client, key, options={"range": (offset, offset + length)})
+        except (OSError, obstore.exceptions.BaseError) as error:
+            status = _STATUS.search(str(error))
+            if status is not None and status[1] == "416":  # the object is empty, or shorter
+                return None
+            _raise_as_pyarrow(error)
+
+    def _content(self, path: str, answer: obstore.GetResult, offset: int, length: int) -> bytes:
+        """Return the bytes of an answer. Raises OSError if they are not those of the object."""
+        import obstore
+
+        size = answer.meta["size"]
+        try:
+            data = bytes(answer.bytes())
+        except (OSError, obstore.exceptions.BaseError) as error:
+            _raise_as_pyarrow(error)
+        wanted = max(0, min(length, size - offset))
+        if len(data) != wanted:
+            raise OSError(errno.EPROTO, f"the store sent {len(data)} of {wanted} bytes")
+        etag = _MD5.fullmatch(answer.meta["e_tag"] or "")
+        if (
+            self._etags_are_sums
+            and etag is not None
+            and len(data) == size
+            and hashlib.md5(data, usedforsecurity=False).hexdigest() != etag[1]
+        ):
+            self._check_again(path, data)
+        return data
+
+    def _open_client(self) -> S3Store | None:
+        """Return the client, opened by the first call; None if pyarrow has to read."""
+        if _forked:
+            return None
+        if not self._is_opened:
+            with self._lock:
+                if not self._is_opened:
+                    self._client = self._new_client()
+                    self._is_opened = True
+        return self._client
+
+    def _new_client(self) -> S3Store | None:
+        options = dict(urllib.parse.parse_qsl(self._query, keep_blank_values=True))
+        keys = key_options(os.environ) if options.keys() <= _KNOWN_OPTIONS else None
+        if keys is None:
+            return None
+        import obstore
+        from obstore.store import S3Store
+
+        _note_start()
+        bucket, region = self.path("").partition("/")[0], self.filesystem.region
+        endpoint = endpoint_of(options, os.environ)
+        is_virtual = endpoint is None and "." not in bucket  # no certificate has names with dots
+        if endpoint is None:
+            host = f"{bucket}.s3" if is_virtual else "s3"
+            endpoint = f"{options.get('scheme', 'https')}://{host}.{region}.amazonaws.com"
+        is_plain_http = endpoint.startswith("http:")
+        timeouts: ClientConfig = {
+            "connect_timeout": datetime.timedelta(seconds=_CONNECT_SECONDS),
+            "read_timeout": datetime.timedelta(seconds=STALL_SECONDS),
+            "timeout": _LONGEST,
+        }
+        try:
+            # Each of these settings may have a variable, which would count otherwise.
+            client = S3Store(
+                bucket,
+                region=region,
+                endpoint=endpoint,
+                aws_endpoint_url_s3=endpoint,
+                virtual_hosted_style_request=is_virtual,
+                client_options={"allow_http": is_plain_http, **timeouts, **_NO_PROXY},
+                retry_config={"max_retries": 0},  # those of `call_with_retries` count
+                **{"skip_signature": False, **keys},
+            )
+            if not keys.get("skip_signature"):
+                # It asks for the keys, so that a machine without any is found now.
+                obstore.sign(client, "GET", "key", datetime.timedelta(minutes=1))
+        except (OSError, ValueError, KeyError, obstore.exceptions.BaseError):
+            return None
+        return client
+
+
+# The threads of obstore end with a fork: a child would wait for them for ever.
+_forked = False
+_has_started = False
+
+
+def _note_start() -> None:
+    global _has_started
+    _has_started = True
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = _has_started
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether obstore takes a key as it is."""
+    return path.isprintable() and not any(part in ("", ".", "..") for part in path.split("/"))
+
+
+def _entry(path: str, answer: obstore.GetResult) -> DirectoryEntry:
+    name, modified = path.rpartition("/")[2], answer.meta["last_modified"]
+    mtime_ns = round(modified.timestamp()) * 10**9
+    return DirectoryEntry(name=name, kind="file", size=answer.meta["size"], mtime_ns=mtime_ns)
+
+
+def _raise_as_pyarrow(error: Exception) -> NoReturn:
+    """Raise an error of obstore as pyarrow raises one with that cause."""
+    text = str(error)
+    status = _STATUS.search(text)
+    if status is not None:
+        code = _CODE.search(text)
+        name = _NEW_WORD.sub("_", code[1]).upper() if code else _NAMES.get(status[1], "UNKNOWN")
+        if status[1] == "404":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
+        raise OSError(
+            f"AWS Error {name} (HTTP status {status[1]}) during GetObject operation"
+        ) from error
+    if isinstance(error, OSError) and error.errno:
+        raise error
+    if _TIMED_OUT.search(text):
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
+    if _DAMAGED.search(text):
+        raise OSError(errno.EPROTO, "the store's answer is incomplete") from error
+    raise OSError("AWS Error NETWORK_CONNECTION during GetObject operation") from error

@@ -1,0 +1,244 @@
+"""Reads of objects: one request each, and the faults of stores."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from recordmill.storage import s3_objects
+from recordmill.storage.files import Location, StorageError
+from recordmill.storage.input_files import open_file, read_file
+from recordmill.storage.storage_errors import ChangedInputError
+from tests.s3_store import S3Store
+
+CONTENT = bytes(range(256)) * 40
+LARGE = CONTENT * 200  # 2 MB, more than a buffer
+
+
+@pytest.fixture
+def store(monkeypatch) -> Iterator[S3Store]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    with S3Store(socket.create_server(("127.0.0.1", 0)), access_key="known") as made:
+        yield made
+
+
+def place_of(store: S3Store, key: str, options: str = "") -> Location:
+    address = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
+    return Location.parse(f"s3://bucket/{key}?{address}{options}")
+
+
+def put(store: S3Store, key: str, content: bytes = CONTENT) -> Callable[[], bytes]:
+    """Put an object, and return the function that reads it as an input file."""
+    store.put(f"bucket/{key}", content)
+    place = place_of(store, key)
+    entry = place.stat()
+    store.requests.clear()
+    return lambda: read_file(str(place), size=entry.size, mtime=entry.mtime_ns)
+
+
+def sent(store: S3Store) -> list[tuple[str, str]]:
+    return [(one.operation, one.part) for one in store.requests]
+
+
+@pytest.mark.parametrize("content", [CONTENT, b"x", b""], ids=["long", "short", "empty"])
+def test_an_object_is_read_with_one_request(store, content):
+    read = put(store, "a b+c%20\u00fc?.jpg", content)
+    assert read() == content
+    assert sent(store) == [("GET", "")]
+
+
+def test_a_stream_needs_no_other_requests_than_those_of_its_bytes(store):
+    for content, expected in ((CONTENT, 1), (LARGE, 2)):
+        put(store, "a", content)
+        place = place_of(store, "a")
+        entry = place.stat()
+        store.requests.clear()
+        with open_file(str(place), size=entry.size, mtime=entry.mtime_ns) as file:
+            assert file.read(10) == content[:10]
+            file.seek(3)
+            assert file.read() == content[3:]
+        assert [operation for operation, _ in sent(store)] == ["GET"] * expected
+
+
+def test_a_range_is_read_with_one_request(store):
+    put(store, "a")
+    place = place_of(store, "a")
+    assert place.read_range(5, 10) == CONTENT[5:15]
+    assert place.read_range(len(CONTENT) - 3, 10) == CONTENT[-3:]
+    assert sent(store) == [
+        ("GET", "bytes=5-14"),
+        ("GET", f"bytes={len(CONTENT) - 3}-{len(CONTENT) + 6}"),
+    ]
+    assert place.read_range(len(CONTENT), 10) == b""
+
+
+def test_a_key_that_the_client_refuses_is_read_by_pyarrow(store):
+    store.put("bucket/a\nb", CONTENT)
+    assert place_of(store, "a\nb").read_range(0, 20) == CONTENT[:20]
+
+
+def test_a_changed_object_is_named(store):
+    read = put(store, "a")
+    store.put("bucket/a", CONTENT + b"more")
+    with pytest.raises(ChangedInputError, match=r"/a\?.* changed while the job ran \(was 10240"):
+        read()
+    put(store, "a")
+    place = place_of(store, "a")
+    with pytest.raises(ChangedInputError, match="modified after it was listed, same size"):
+        read_file(str(place), size=len(CONTENT), mtime=10**18)
+    store.delete("bucket/a")
+    with pytest.raises(ChangedInputError, match="vanished while the job ran"):
+        read()
+
+
+PASSING = ["failing", "cut", "short", "unsized", "flipped", "stalled"]
+
+
+@pytest.mark.parametrize("kind", PASSING)
+def test_a_fault_that_passes_is_not_noticed(store, kind, monkeypatch):
+    if kind == "stalled":
+        monkeypatch.setattr(s3_objects, "STALL_SECONDS", 2)
+    read = put(store, "a")
+    store.faults["bucket/a"] = (kind, 1)
+    assert read() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("failing", "the store reports 'slow down'; check that the storage is reachable"),
+        ("denied", "permission denied; check its owner, mode or access policy"),
+        ("cut", "the store's answer is incomplete or damaged; check the network"),
+        ("short", "the store's answer is incomplete or damaged; check the network"),
+        ("unsized", "the store's answer is incomplete or damaged; check the network"),
+        ("stalled", "connection timed out; check that the storage is reachable"),
+    ],
+)
+def test_a_fault_that_stays_is_a_sentence(store, kind, why, monkeypatch):
+    if kind == "stalled":
+        monkeypatch.setattr(s3_objects, "STALL_SECONDS", 0.2)
+    read = put(store, "a")
+    store.faults["bucket/a"] = (kind, 100)
+    with pytest.raises(StorageError) as caught:
+        read()
+    assert str(caught.value).startswith(f"cannot read {place_of(store, 'a')}: {why}")
+    assert "\n" not in str(caught.value)
+    attempts = 1 if kind == "denied" else 6
+    if kind != "stalled":  # a busy machine may not answer in that time
+        assert [operation for operation, _ in sent(store)].count("GET") == attempts
+
+
+def test_encrypted_objects_have_other_etags_than_sums(store):
+    """Their content is read twice once, and then believed."""
+    content = store.put("bucket/a", CONTENT)
+    store.put("bucket/b", CONTENT)
+    for name in ("bucket/a", "bucket/b"):
+        found = store.get(name)
+        store._objects[name] = found._replace(etag=content.replace('"', "")[::-1].join('""'))
+    place = place_of(store, "a")
+    entry = place.stat()
+    assert read_file(str(place), size=entry.size, mtime=entry.mtime_ns) == CONTENT
+    store.requests.clear()
+    assert read_file(str(place_of(store, "b")), size=entry.size, mtime=entry.mtime_ns) == CONTENT
+    assert sent(store) == [("GET", "")]
+
+
+READ = """
+import json, os, sys
+from recordmill.storage.files import Location
+place = Location.parse(sys.argv[1])
+print(json.dumps([place.read_range(0, 5).decode(), "obstore" in sys.modules]))
+"""
+
+
+def read_in_a_process(uri: str, *, folder, variables=()) -> list:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment = {**kept, "HOME": str(folder), **dict(variables)}
+    done = subprocess.run(
+        [sys.executable, "-c", READ, uri], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+KEYS = "aws_access_key_id = known\naws_secret_access_key = x\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "variables"),
+    [
+        ({"credentials": f"[default]\n{KEYS}"}, {}),
+        ({"credentials": f"[mine]\n{KEYS}"}, {"AWS_PROFILE": "mine"}),
+        ({"config": f"[profile mine]\n{KEYS}"}, {"AWS_PROFILE": "mine"}),
+        ({}, {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "x"}),
+    ],
+    ids=["default", "profile", "config", "variables"],
+)
+def test_keys_are_found_where_the_sdk_finds_them(store, tmp_path, files, variables):
+    store.put("bucket/a", b"hello")
+    (tmp_path / ".aws").mkdir()
+    for name, content in files.items():
+        (tmp_path / ".aws" / name).write_text(content)
+    # No proxy of the environment is used, and no other variable of the client.
+    more = {"HTTP_PROXY": "http://127.0.0.1:9", "AWS_SKIP_SIGNATURE": "true"}
+    more |= {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9", "AWS_EC2_METADATA_DISABLED": "true"}
+    found = read_in_a_process(
+        str(place_of(store, "a")), folder=tmp_path, variables={**more, **variables}
+    )
+    assert found == ["hello", True]
+    assert [operation for operation, _ in sent(store)] == ["GET"]
+
+
+def test_keys_that_only_the_sdk_gets_are_its_own(store, tmp_path):
+    store.put("bucket/a", b"hello")
+    (tmp_path / ".aws").mkdir()
+    answer = json.dumps({"Version": 1, "AccessKeyId": "known", "SecretAccessKey": "x"})
+    (tmp_path / "keys").write_text(answer)
+    process = f"[default]\ncredential_process = cat {tmp_path}/keys\n"
+    (tmp_path / ".aws" / "config").write_text(process)
+    variables = {"AWS_EC2_METADATA_DISABLED": "true"}
+    found = read_in_a_process(str(place_of(store, "a")), folder=tmp_path, variables=variables)
+    assert found == ["hello", False]
+
+
+def test_the_endpoint_of_the_environment(store, tmp_path):
+    store.put("bucket/a", b"hello")
+    keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "x"}
+    variables = {**keys, "AWS_ENDPOINT_URL": f"http://{store.address}"}
+    uri = "s3://bucket/a?region=us-east-1"
+    assert read_in_a_process(uri, folder=tmp_path, variables=variables) == ["hello", True]
+
+
+def test_options_that_the_client_does_not_take_are_those_of_pyarrow(store, tmp_path):
+    store.put("bucket/a", b"hello")
+    keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "x"}
+    uri = str(place_of(store, "a", "&smart_defaults=standard"))
+    assert read_in_a_process(uri, folder=tmp_path, variables=keys) == ["hello", False]
+
+
+def test_a_child_of_a_fork_reads_without_the_threads_of_its_parent(store):
+    store.put("bucket/a", b"hello")
+    place = place_of(store, "a")
+    assert place.read_range(0, 5) == b"hello"
+    program = f"""
+import os, sys
+from recordmill.storage.files import Location
+place = Location.parse({str(place)!r})
+assert place.read_range(0, 5) == b"hello"
+child = os.fork()
+if not child:
+    os._exit(0 if place.read_range(0, 5) == b"hello" else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+def test_local_files_need_no_client(tmp_path):
+    (tmp_path / "a").write_bytes(b"hello")
+    found = read_in_a_process(str(tmp_path / "a"), folder=tmp_path)
+    assert found == ["hello", False]
