@@ -23,8 +23,6 @@ PEERS = ROOT / "build" / "peers" / "bin" / "python"  # has the libraries of othe
 
 _INTERVAL = 0.1  # seconds between two looks at the memory, at least
 _SHARE = 0.02  # of one core, that looking takes at most
-# Modules are compiled once, as for everybody, and not anew in each process.
-_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 class FailedError(RuntimeError):
@@ -90,7 +88,8 @@ def run(command: Sequence[str], *, memory: bool, beside: Beside = dict) -> Measu
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=_ENVIRONMENT,
+            # Modules are compiled once, as for everybody, and not anew in each process.
+            env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -23,7 +23,7 @@ from recordmill.errors import RunError
 from recordmill.storage.files import Location, arrow_store, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
 from recordmill.storage.members import LOCAL_HEADER, Member
-from recordmill.storage.read_ahead import FileRange, Listed, RangesAhead
+from recordmill.storage.read_ahead import InputRange, Listed, RangesAhead
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import (
     ChangedInputError,
@@ -100,15 +100,15 @@ def read_ahead(
     return _ahead.of_items(items, ranges)
 
 
-def _range_of(path: str, size: int, mtime: int, *, head: bool) -> FileRange:
+def _range_of(path: str, size: int, mtime: int, *, head: bool) -> InputRange:
     """Return the range of a file that is read first. head: only the beginning."""
     member = Member.of(path)
     if member is None:
-        return FileRange(path, (size, mtime), 0, min(size, _BUFFER) if head else size)
+        return InputRange(path, (size, mtime), 0, min(size, _BUFFER) if head else size)
     listed = None if member.method == "staged" else (member.archive_size, mtime)
     start, length = member.span
     end = start + (min(length, _BUFFER) if head and member.is_bare else length)
-    return FileRange(member.archive, listed, start, end)
+    return InputRange(member.archive, listed, start, end)
 
 
 def _read_member(member: Member, mtime: int) -> bytes:
@@ -314,13 +314,13 @@ def _read_range(path: str, listed: Listed, offset: int, length: int) -> bytes:
             return call_with_retries(_read_local, path, listed, offset, length)
         except (OSError, pa.ArrowException) as error:
             _raise_input_error(path, error)
-    wanted = FileRange(path, listed, offset, offset + length)
+    wanted = InputRange(path, listed, offset, offset + length)
     with _input_errors(path):
         data = _ahead.take(wanted)
         return call_with_retries(_read_remote, wanted, outages=True) if data is None else data
 
 
-def _read_remote(wanted: FileRange) -> bytes:
+def _read_remote(wanted: InputRange) -> bytes:
     """Return the bytes of a range of a file in a store, which may be fewer at its end."""
     path, listed, offset, end = wanted
     location = Location.parse(path)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Listed: TypeAlias = tuple[int, int] | None  # size and modification time of the listing
 
 
-class FileRange(NamedTuple):
+class InputRange(NamedTuple):
     """A range of a file. path: path or URI. listed: as in the listing; None if not compared."""
 
     path: str
@@ -36,7 +36,7 @@ class FileRange(NamedTuple):
     start: int
     end: int
 
-    def holds(self, other: FileRange) -> bool:
+    def holds(self, other: InputRange) -> bool:
         """Return whether another range is inside of this one."""
         return (
             self.start <= other.start
@@ -61,7 +61,7 @@ class RangesAhead:
     read: returns the bytes of a range, or raises any exception.
     """
 
-    def __init__(self, read: Callable[[FileRange], bytes]) -> None:
+    def __init__(self, read: Callable[[InputRange], bytes]) -> None:
         self._read = read
         self._forget()
         os.register_at_fork(after_in_child=self._forget)
@@ -69,12 +69,12 @@ class RangesAhead:
     def _forget(self) -> None:
         """Forget all ranges, also in a child process, which has none of the threads."""
         self._lock = threading.Lock()
-        self._begun: dict[str, dict[FileRange, _Begun]] = {}
+        self._begun: dict[str, dict[InputRange, _Begun]] = {}
         self._requests = 0
         self._bytes = 0
         self._threads: ThreadPoolExecutor | None = None
 
-    def begin(self, wanted: FileRange) -> bool:
+    def begin(self, wanted: InputRange) -> bool:
         """Begin to read a range; return False if the budget does not allow it now."""
         size = wanted.end - wanted.start
         with self._lock:
@@ -92,7 +92,7 @@ class RangesAhead:
             self._bytes += size
         return True
 
-    def take(self, wanted: FileRange) -> bytes | None:
+    def take(self, wanted: InputRange) -> bytes | None:
         """Return a range that is read ahead; None if it is not, or if its error may pass.
 
         Raises:
@@ -115,7 +115,7 @@ class RangesAhead:
         is_whole = len(data) == found.end - found.start
         return data[wanted.start - found.start : wanted.end - found.start] if is_whole else None
 
-    def release(self, begun: FileRange) -> None:
+    def release(self, begun: InputRange) -> None:
         """Free the memory of a range that was begun, once it is read."""
         with self._lock:
             of_file = self._begun[begun.path]
@@ -132,14 +132,14 @@ class RangesAhead:
             self._requests -= 1
             self._bytes -= size
 
-    def of_items(self, items: Sequence[T], ranges: Iterable[tuple[int, FileRange]]) -> Iterator[T]:
+    def of_items(self, items: Sequence[T], ranges: Iterable[tuple[int, InputRange]]) -> Iterator[T]:
         """Yield items in order, while the ranges of later ones are read.
 
         ranges: (index of the item, range), in the order of the items.
         """
         joined = _join(one for one in ranges if one[1].end - one[1].start <= LARGEST)
         following = next(joined, None)
-        begun: collections.deque[tuple[int, FileRange]] = collections.deque()
+        begun: collections.deque[tuple[int, InputRange]] = collections.deque()
         try:
             for index, item in enumerate(items):
                 while begun and begun[0][0] < index:
@@ -156,9 +156,9 @@ class RangesAhead:
                 self.release(one)
 
 
-def _join(ranges: Iterable[tuple[int, FileRange]]) -> Iterator[tuple[int, FileRange]]:
+def _join(ranges: Iterable[tuple[int, InputRange]]) -> Iterator[tuple[int, InputRange]]:
     """Yield (index of the last item, range), with neighbours in a file as one range."""
-    last: tuple[int, FileRange] | None = None
+    last: tuple[int, InputRange] | None = None
     for index, one in ranges:
         if last is not None:
             before = last[1]

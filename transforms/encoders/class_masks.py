@@ -51,7 +51,7 @@ class PlacedMasks:
     def __init__(self, rows: pa.RecordBatch, options: MaskOptions, limits: ImageOptions) -> None:
         self._options = options
         self._limits = limits.of_masks
-        self._files = references_of(rows, MASK_COLUMNS) or []
+        self.files = references_of(rows, MASK_COLUMNS) or []
         self._masks: list[bytes | None] = []
 
     def place(self, row: int, image: EncodedImage) -> bytes | None:
@@ -60,7 +60,7 @@ class PlacedMasks:
         Raises:
             RecordError: the mask is invalid, or not of the size of the image.
         """
-        path, size, mtime = self._files[row]
+        path, size, mtime = self.files[row]
         if path is None:
             return None
         try:
@@ -105,7 +105,7 @@ class MaskHeaders:
 
     def __init__(self, rows: pa.RecordBatch, limits: ImageOptions) -> None:
         self._limits = limits.of_masks
-        self._files = references_of(rows, MASK_COLUMNS)
+        self.files = references_of(rows, MASK_COLUMNS) or [(None, 0, 0)] * len(rows)
 
     def check(self, row: int, image: Header) -> None:
         """Check that the mask of a row has the size of its image, if it has one.
@@ -113,7 +113,7 @@ class MaskHeaders:
         Raises:
             RecordError: it has not, or the mask is invalid.
         """
-        path, size, mtime = (None, 0, 0) if self._files is None else self._files[row]
+        path, size, mtime = self.files[row]
         if path is None:
             return
         try:

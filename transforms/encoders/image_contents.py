@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recordmill.errors import Filtered, RecordError
 from recordmill.format.content_hashes import ContentHashes
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.transforms.encoders.image_headers import references
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.pixels import decode
@@ -50,7 +50,9 @@ class ImageContents:
         outcomes = OutcomeCollector("check")
         contents = ContentHashes()
         pixels: list[int] = []
-        for row, (key, path, size, mtime) in enumerate(references(rows)):
+        files = references(rows)
+        places = [file[1:] for file in files]
+        for row, (key, path, size, mtime) in enumerate(read_ahead(files, places)):
             try:
                 data = read_file(path, size=size, mtime=mtime)
                 if self.decoding is not None:

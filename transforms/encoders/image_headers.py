@@ -14,7 +14,7 @@ from recordmill.errors import Filtered, RecordError
 from recordmill.format.typed_json import Count, parse_json, read_as
 from recordmill.notes import Note
 from recordmill.option_checks import check_options
-from recordmill.storage.input_files import open_file
+from recordmill.storage.input_files import open_file, read_ahead
 from recordmill.transforms.encoders.artifacts import read_artifact
 from recordmill.transforms.encoders.class_masks import MaskHeaders
 from recordmill.transforms.imaging.bit_depth import can_keep_16_bits
@@ -115,7 +115,8 @@ class DepthAnalysis:
     def count(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the number of images of each depth; unreadable ones are rejected when encoded."""
         counts = {"8": 0, "16": 0}
-        for _, path, size, mtime in references(rows):
+        files = references(rows)
+        for _, path, size, mtime in read_ahead(files, [file[1:] for file in files], head=True):
             try:
                 with open_file(path, size=size, mtime=mtime) as file:
                     image = open_image(file, self.options)
@@ -157,7 +158,9 @@ def _read_headers(rows: pa.RecordBatch, options: ImageOptions) -> tuple[RowOutco
     outcomes = OutcomeCollector("check")
     found = []
     masks = MaskHeaders(rows, options)
-    for row, (key, path, size, mtime) in enumerate(references(rows)):
+    files = references(rows)
+    places = [[file[1:] for file in files], masks.files]
+    for row, (key, path, size, mtime) in enumerate(read_ahead(files, *places, head=True)):
         try:
             with open_file(path, size=size, mtime=mtime) as file:
                 header = read_header(file, options)

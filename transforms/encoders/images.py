@@ -22,7 +22,7 @@ from recordmill.format.ledger import Counted, Reduced, add_counted
 from recordmill.format.manifest import LABEL_MAP
 from recordmill.option_checks import check_options
 from recordmill.option_names import option_name
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.tfrecord.features import Feature, Features
 from recordmill.transforms.encoders.class_masks import PlacedMasks, mask_features
 from recordmill.transforms.encoders.image_headers import (
@@ -282,7 +282,10 @@ class ImageEncoder:
         masks = None if self.masks is None else PlacedMasks(rows, self.masks, self.options)
         copies, augmentations = rows[batch.COPY].to_pylist(), self._augmentations(rows)
         facts: list[ExampleFacts] = []
-        for row, (key, path, size, mtime) in enumerate(references(rows)):
+        files = references(rows)
+        of_masks = [masks.files if masks else [], objects.mask_files if objects else []]
+        places = [[file[1:] for file in files], *filter(None, of_masks)]
+        for row, (key, path, size, mtime) in enumerate(read_ahead(files, *places)):
             names = augmentations[row]
             generator = generator_for(context.seed, key=key, copy=copies[row]) if names else None
             try:

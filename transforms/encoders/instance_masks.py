@@ -35,6 +35,8 @@ class InstanceMasks:
         self._objects = rows[OBJECTS]
         self._segmented = SEGMENTATION in [*self._objects.type.value_type]
         self._given = references_of(rows, OBJECT_MASK_COLUMNS)
+        # Those that are read for each image.
+        self.files = self._given if self._given and not self._segmented else []
 
     def place(
         self,

@@ -190,6 +190,7 @@ class PlacedObjects:
     def __init__(self, rows: pa.RecordBatch, options: ObjectOptions, limits: ImageOptions) -> None:
         self._options = options
         self._masks = InstanceMasks(rows, limits) if options.masks else None
+        self.mask_files = self._masks.files if self._masks else []
         self._frames = segmentation_frames(rows)
         self._keys = rows[KEY]
         self._sides = rows[SIDES].to_pylist()

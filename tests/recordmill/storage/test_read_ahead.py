@@ -9,7 +9,7 @@ import pytest
 from recordmill.storage import input_files, read_ahead
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file, read_file
-from recordmill.storage.read_ahead import FileRange, RangesAhead
+from recordmill.storage.read_ahead import InputRange, RangesAhead
 from recordmill.storage.storage_errors import ChangedInputError
 from tests.s3_store import S3Store
 
@@ -85,13 +85,13 @@ def test_neighbours_in_a_file_are_read_together():
     read = []
     content = bytes(range(256)) * 100
 
-    def answer(wanted: FileRange) -> bytes:
+    def answer(wanted: InputRange) -> bytes:
         read.append((wanted.start, wanted.end))
         return content[wanted.start : wanted.end]
 
     ahead = RangesAhead(answer)
     places = [(0, 100), (150, 300), (300, 400), (200_000, 200_100)]
-    ranges = [(row, FileRange("s3://a", None, *place)) for row, place in enumerate(places)]
+    ranges = [(row, InputRange("s3://a", None, *place)) for row, place in enumerate(places)]
     for row in ahead.of_items(range(4), ranges):
         if row < 3:
             assert ahead.take(ranges[row][1]) == content[slice(*places[row])]
@@ -106,7 +106,7 @@ def test_no_more_than_the_budget_is_held(monkeypatch):
     monkeypatch.setattr(read_ahead, "BYTES", budget)
     monkeypatch.setattr(read_ahead, "LARGEST", 5000)
 
-    def answer(wanted: FileRange) -> bytes:
+    def answer(wanted: InputRange) -> bytes:
         nonlocal held
         with lock:
             held += 1
@@ -114,8 +114,8 @@ def test_no_more_than_the_budget_is_held(monkeypatch):
         return bytes(wanted.end - wanted.start)
 
     ahead = RangesAhead(answer)
-    ranges = [(row, FileRange(f"s3://{row}", None, 0, size)) for row in range(100)]
-    ranges.append((100, FileRange("s3://large", None, 0, 5001)))
+    ranges = [(row, InputRange(f"s3://{row}", None, 0, size)) for row in range(100)]
+    ranges.append((100, InputRange("s3://large", None, 0, 5001)))
     for row in ahead.of_items(range(101), ranges):
         found = ahead.take(ranges[row][1])
         assert found == (bytes(size) if row < 100 else None)
@@ -128,12 +128,12 @@ def test_no_more_requests_than_allowed_are_sent(monkeypatch):
     monkeypatch.setattr(read_ahead, "REQUESTS", 4)
     may_answer = threading.Event()
 
-    def answer(_: FileRange) -> bytes:
+    def answer(_: InputRange) -> bytes:
         may_answer.wait()
         return b"x"
 
     ahead = RangesAhead(answer)
-    ranges = [FileRange(f"s3://{number}", None, 0, 1) for number in range(6)]
+    ranges = [InputRange(f"s3://{number}", None, 0, 1) for number in range(6)]
     assert [ahead.begin(one) for one in ranges] == [True] * 4 + [False] * 2
     assert ahead.begin(ranges[3])  # the same range needs no other request
     ahead.release(ranges[3])

@@ -13,7 +13,7 @@ import pyarrow as pa
 from recordmill.errors import ConfigError, RecordError
 from recordmill.notes import Note
 from recordmill.option_names import option_name
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.transforms.imaging.class_masks import Ids, StoredMask, stored_mask
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
@@ -79,8 +79,10 @@ def check_mask_sample(
     kinds: dict[str, Kind] = {}
     between: dict[Kind, Sequence[int]] = {}
     white = _WHITE
-    for at in (order[number * len(order) // count] for number in range(count)):
-        path, size, mtime = (column[at].as_py() for column in references.columns)
+    places = [order[number * len(order) // count] for number in range(count)]
+    columns = (column.take(pa.array(places, pa.int64())) for column in references.columns)
+    files = [*zip(*(column.to_pylist() for column in columns), strict=True)]
+    for at, (path, size, mtime) in read_ahead([*zip(places, files, strict=True)], files):
         try:
             mask = stored_mask(read_file(path, size=size, mtime=mtime), limits)
         except RecordError:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recordmill.errors import RecordError
 from recordmill.format.content_hashes import array_name
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.transforms.audio.audio_decoders import check_beginning, open_audio, read_header
 from recordmill.transforms.audio.audio_files import (
     AudioHeader,
@@ -22,6 +22,7 @@ from recordmill.transforms.audio.audio_files import (
     read_segment,
 )
 from recordmill.transforms.audio.audio_options import AudioOptions
+from recordmill.transforms.audio.audio_streams import IN_MEMORY
 from recordmill.transforms.audio.resampling import joins_others, resample, resample_all
 from recordmill.transforms.audio.waveforms import fit, mix, prepare, trim
 from recordmill.transforms.model import batch
@@ -85,14 +86,17 @@ def content_name(rate: int, shape: tuple[int, ...]) -> str:
     return array_name(f"{rate} float32", shape)
 
 
-def audio_references(rows: pa.RecordBatch) -> Iterator[tuple[str, AudioReference]]:
-    """Yield the key and the file or segment of each row."""
+def audio_references(rows: pa.RecordBatch) -> Iterable[tuple[str, AudioReference]]:
+    """Return the key and the file or segment of each row; files in stores are read ahead."""
     names: list[Any] = [batch.KEY, *SOURCE_COLUMNS]
     segmented = FROM in rows.schema.names
     columns = [rows[name].to_pylist() for name in (*names, *((FROM, TO) if segmented else ()))]
+    found = []
     for key, path, size, mtime, *segment in zip(*columns, strict=True):
         start, end = segment or (None, None)
-        yield key, AudioReference(path, size, mtime, start, end)
+        found.append((key, AudioReference(path, size, mtime, start, end)))
+    files = [(one.path if one.size <= IN_MEMORY else None, one.size, one.mtime) for _, one in found]
+    return read_ahead(found, files)
 
 
 def read_whole(place: AudioReference, options: AudioOptions) -> Sound:

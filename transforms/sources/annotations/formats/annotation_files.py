@@ -22,7 +22,7 @@ from recordmill.format.file_content import HEAD, identify
 from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.transforms.model.annotations import (
     DIFFICULT,
     OBJECTS,
@@ -98,8 +98,9 @@ class AnnotationFolder(AnnotationReader):
         sides: list[tuple[int, int] | None] = []
         faults: dict[int, str] = {}
         unread = LeftUnread()
-        for row, at in enumerate(which.tolist()):
-            file = self.files[at]
+        files = [self.files[at] for at in which.tolist()]
+        places = [(file.path, file.size, file.mtime) for file in files]
+        for row, file in enumerate(read_ahead(files, places)):
             sides.append(None)
             data = b""
             try:

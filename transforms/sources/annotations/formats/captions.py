@@ -27,7 +27,7 @@ from recordmill.errors import ConfigError, Reason, RecordError, Reject
 from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import (
     CAPTIONS_FIELD,
@@ -427,8 +427,9 @@ class _CaptionReader(AnnotationReader):
     def read(self, which: Indices) -> Annotated:
         found: list[list[str]] = []
         faults: dict[int, str] = {}
-        for row, at in enumerate(which.tolist()):
-            path, size, mtime = self.files[at]
+        files = [self.files[at] for at in which.tolist()]
+        short = [(path if size <= _LONGEST else None, size, mtime) for path, size, mtime in files]
+        for row, (path, size, mtime) in enumerate(read_ahead(files, short)):
             name = path_to_match(path).rpartition("/")[2]
             found.append([])
             try:

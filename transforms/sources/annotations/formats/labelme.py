@@ -21,7 +21,7 @@ from recordmill.errors import RecordError
 from recordmill.format.label_texts import join_labels
 from recordmill.notes import LeftUnread, Note, count_of
 from recordmill.storage.files import Location
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.strict_json import to_text
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import (
@@ -141,7 +141,9 @@ def read_flags(folder: Location) -> AnnotationTable:
     classes: list[list[str]] = []
     sides: list[tuple[int, int] | None] = []
     faults: dict[int, str] = {}
-    for file, name in zip(listed["files"], listed["names"], strict=True):
+    files = [(file.path, file.size, file.mtime) for file in listed["files"]]
+    named = [*zip(listed["files"], listed["names"], strict=True)]
+    for file, name in read_ahead(named, files):
         flags: list[str] = []
         size = None
         try:

@@ -17,7 +17,7 @@ from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import check_options
 from recordmill.storage.files import Location, shown
-from recordmill.storage.input_files import read_file
+from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.storage.members import archive_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource
@@ -308,7 +308,9 @@ class TextFolder(RowSource):
 
     def _files(self, sections: pa.RecordBatch) -> ListingPart:
         texts, at, rejects = [], [], []
-        for row, listed in enumerate(sections.to_pylist()):
+        rows = sections.to_pylist()
+        files = [(one[batch.PATH], one[batch.SIZE], one[batch.MTIME]) for one in rows]
+        for row, listed in enumerate(read_ahead(rows, files)):
             try:
                 data = read_file(
                     listed[batch.PATH], size=listed[batch.SIZE], mtime=listed[batch.MTIME]
