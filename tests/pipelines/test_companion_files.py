@@ -146,6 +146,8 @@ def test_lists_of_splits_beside_a_folder_of_images(tmp_path, inner):
          "--input {folder}/metadata.jsonl reads the files that it lists, and their columns"),
         ({"test.csv": "split;File\n", "train.csv": '"path",label\n', "z.csv": "path\n"},
          "--input {folder}/test.csv --input {folder}/train.csv reads the files that they list"),
+        ({"clips/0.wav": "", "dev.tsv": "id\tpath\n1\t0.wav\n", "train.tsv": "path\n0.wav\n"},
+         "--input {folder}/dev.tsv --input {folder}/train.tsv --input-root {folder}/clips reads"),
         ({"metadata.jsonl": '{"file_name": "0.png", "text": "A dog"}\n'},
          "--annotations {folder}/metadata.jsonl reads boxes or captions from it"),
         ({"a/metadata.csv": "file_name,text\n", "b/metadata.csv": "file_name,text\n"},

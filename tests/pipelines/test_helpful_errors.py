@@ -74,6 +74,20 @@ def test_listed_files_that_differ_by_case_or_unicode_form_are_named(tmp_path):
     ]
 
 
+def test_the_folder_of_listed_files_is_named(tmp_path, capsys):
+    make_folder(tmp_path / "in", {"a": 3})
+    names = sorted(one.name for one in (tmp_path / "in" / "a").iterdir())
+    (tmp_path / "in" / "a.csv").write_text("path,label\n" + "".join(f"{one},x\n" for one in names))
+    given = ("--input", tmp_path / "in" / "a.csv", "--size", 16)
+    assert run("images", *given, "--output", tmp_path / "none") == 2
+    assert (
+        f"{names[0]}: no such file, but 'a/{names[0]}' exists, which differs in its folder: name"
+        " the folder 'a' with --input-root, or correct the listing" in capsys.readouterr().err
+    )
+    made = make(tmp_path / "out", *given, "--input-root", tmp_path / "in" / "a")
+    assert keys_of(made) == {*names}
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_segments_may_have_a_duration(name, tmp_path, capsys):
     sounds.write(tmp_path / "x.wav", sounds.say("go", speaker=1), 16000)

@@ -277,6 +277,9 @@ class CompanionFinder:
             tables = [table._replace(split=None) for table in tables]
         given = " ".join(table.as_input for table in tables[:_COMMANDED])
         more = " ..." if len(tables) > _COMMANDED else ""
+        roots = {os.path.join(os.path.dirname(one.path), one.root) for one in tables if one.root}
+        if len(roots) == 1 and all(one.root for one in tables):
+            more += f" --input-root {shlex.quote(*roots)}"
         it = "it lists" if len(tables) == 1 else "they list"
         return f"{given}{more} reads the files that {it}, and their columns"
 
@@ -306,17 +309,22 @@ class _Table(NamedTuple):
       path: Path for options.
       split: Split of its folder or its input.
       columns: Names of its columns in lower case, if it is CSV or JSON lines.
+      root: Name of a folder beside it that holds the first file it names; "" if none does.
     """
 
     path: str
     split: str | None
     columns: frozenset[str]
+    root: str = ""
 
     @classmethod
     def of(cls, root: InputRoot, file: File, path: str) -> _Table:
         top = file.key.partition("/")[0] if "/" in file.key else ""
-        columns = frozenset(_columns_in(_first_line(file.path)))
-        return cls(path, root.given.split or canonical_split(top), columns)
+        head, _, rest = _begin(file.path).decode("utf-8-sig", "replace").partition("\n")
+        first = _first_row(head, rest.partition("\n")[0])
+        listed = next((first[name] for name in PATHS if name in first), "")
+        split = root.given.split or canonical_split(top)
+        return cls(path, split, frozenset(_columns_in(head)), _folder_of(listed, file.path))
 
     @property
     def name(self) -> str:
@@ -369,12 +377,38 @@ def _lists_beside(image: str, task: str) -> dict[str, str]:
 
 def _columns_in(line: str) -> list[str]:
     """Return the names of columns in the first line of CSV or of JSON lines, in lower case."""
-    if not line.startswith("{"):
-        return [name.strip(" \"'\r").lower() for name in re.split(r"[,;\t|]", line)]
+    return [*_first_row(line, line)]
+
+
+def _first_row(head: str, line: str) -> dict[str, str]:
+    """Return {column in lower case: value} of the first row of CSV or of JSON lines.
+
+    Args:
+      head: First line of the file.
+      line: Second line.
+    """
+    if not head.startswith("{"):
+        names, values = (re.split(r"[,;\t|]", one.strip("\r")) for one in (head, line))
+        cells = zip(names, values, strict=False)
+        return {name.strip(" \"'").lower(): value.strip(" \"'") for name, value in cells}
     try:
-        return [*map(str.lower, json.loads(line))]
+        return {name.lower(): str(value) for name, value in json.loads(head).items()}
     except (ValueError, RecursionError):
-        return []
+        return {}
+
+
+def _folder_of(name: str, table: str) -> str:
+    """Return the folder beside a table that holds a file it names without folder; "" if none."""
+    beside = os.path.dirname(table)
+    if not name or "/" in name or "\0" in name or os.path.isfile(os.path.join(beside, name)):
+        return ""
+    try:
+        with os.scandir(beside) as entries:
+            folders = itertools.islice((one.name for one in entries if one.is_dir()), _DEEPEST)
+            found = [one for one in folders if os.path.isfile(os.path.join(beside, one, name))]
+    except OSError:
+        return ""  # the table is remote
+    return found[0] if len(found) == 1 else ""
 
 
 def _suffix(stem: str) -> str:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import posixpath
 from collections.abc import Iterator, Sequence
 
 from recordmill.errors import Reason, RecordError
+from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import call_with_retries, raise_storage_errors
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.archives.member_index import MemberIndex
 from recordmill.transforms.sources.files.file_stat import EMPTY, FileStat, RejectCause, stat_local
-from recordmill.transforms.sources.files.near_names import NearFiles, difference
+from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearFiles, difference
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
 from recordmill.transforms.sources.files.path_rules import PathRules
 from recordmill.transforms.sources.files.walks import File
@@ -51,14 +53,14 @@ class StatCache:
             if (member := self._member(place)) is not None:
                 self._known[path] = member
             elif place.is_local:
-                self._known[path] = self._with_similar(place, stat_local(place.path))
+                self._known[path] = self._with_similar(path, place, stat_local(place.path))
             else:
                 remote[path] = place
         self._known.update(_stat_remote(remote))
         return [_with_hint(path, self._known[path]) for path in paths]
 
     def _with_similar(
-        self, place: Location, found: FileStat | RejectCause
+        self, path: str, place: Location, found: FileStat | RejectCause
     ) -> FileStat | RejectCause:
         """Return the problem of a missing file, with the nearest file that exists.
 
@@ -68,9 +70,12 @@ class StatCache:
             self._looked_for += 1
             if (near := self._near.find(place.path)) is not None:
                 how = difference(near, place.path)
+                fix = "correct the listing, or rename the file"
+                if how == IN_FOLDER and path == place.name:
+                    fix = f"name the folder {posixpath.dirname(near)!r} with"
+                    fix += f" {option_name('input_root')}, or correct the listing"
                 return _MISSING._replace(
-                    detail=f"{_MISSING.detail}, but {near!r} exists, which differs in {how}:"
-                    " correct the listing, or rename the file"
+                    detail=f"{_MISSING.detail}, but {near!r} exists, which differs in {how}: {fix}"
                 )
         return found
 
