@@ -217,10 +217,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body = _elements(Bucket=bucket, Key=key, ETag=etag)
             self._send(_xml("CompleteMultipartUploadResult", body))
         else:
-            for element in ElementTree.fromstring(content).iter():
-                if element.tag in ("Key", f"{{{_NAMESPACE}}}Key"):
-                    store.delete(f"{bucket}/{element.text}")
-            self._send(_xml("DeleteResult", ""))
+            asked = [*ElementTree.fromstring(content).iter()]
+            keys = [one.text for one in asked if one.tag.rpartition("}")[2] == "Key"]
+            for one in keys:
+                store.delete(f"{bucket}/{one}")
+            is_quiet = any(
+                one.tag.rpartition("}")[2] == "Quiet" and one.text == "true" for one in asked
+            )
+            said = [] if is_quiet else [f"<Deleted>{_elements(Key=one)}</Deleted>" for one in keys]
+            self._send(_xml("DeleteResult", "".join(said)))
 
     def _list(self, store: S3Store) -> bytes:
         query = self._query

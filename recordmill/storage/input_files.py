@@ -14,7 +14,7 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeVar
+from typing import BinaryIO, NoReturn, TypeVar
 
 import pyarrow as pa
 import xxhash
@@ -31,9 +31,7 @@ from recordmill.storage.storage_errors import (
     error_code,
     raise_storage_errors,
 )
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from recordmill.storage.stores import RangeStream
 
 _SECOND = 10**9  # nanoseconds
 _BUFFER = 1 << 20  # bytes
@@ -250,7 +248,7 @@ class InputFile:
             self._content = self.read(0, self.size)
         if self._content is not None:
             return io.BytesIO(self._content)
-        return io.BufferedReader(_RangeStream(self), _BUFFER)
+        return io.BufferedReader(RangeStream(self.read, self.size, self.close), _BUFFER)
 
     def map(self) -> mmap.mmap | None:
         """Map a local file into memory; return None for others, and for members of archives."""
@@ -262,46 +260,6 @@ class InputFile:
     def _map(self) -> mmap.mmap:
         assert self._descriptor is not None
         return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
-
-
-class _RangeStream(io.RawIOBase):
-    """The content of an `InputFile` as a raw stream."""
-
-    def __init__(self, file: InputFile) -> None:
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self._file.size - self._at))
-        view[:count] = self._file.read(self._at, count)
-        self._at += count
-        return count
-
-    def readall(self) -> bytes:
-        data = self._file.read(self._at, max(0, self._file.size - self._at))
-        self._at += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
-        if start + offset < 0:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        self._at = start + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def _read_range(path: str, listed: Listed, offset: int, length: int) -> bytes:

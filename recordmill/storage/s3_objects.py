@@ -1,11 +1,13 @@
-"""Objects of S3, read with one request each by obstore; pyarrow does all else.
+"""Objects of S3, read and deleted with one request each by obstore; pyarrow does all else.
 
-pyarrow sends a HEAD before each GET. obstore uses the keys and the address that pyarrow uses
+pyarrow sends a HEAD before each GET, and writes an empty object for the folder around an object
+that it deletes. obstore uses the keys and the address that pyarrow uses
 (`s3_keys`). Where it cannot, and for options of URIs and keys that it does not take, pyarrow reads.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import hashlib
@@ -13,10 +15,10 @@ import os
 import re
 import threading
 import urllib.parse
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 from recordmill.storage.s3_keys import endpoint_of, key_options
-from recordmill.storage.stores import ArrowFiles, DirectoryEntry
+from recordmill.storage.stores import ArrowFiles, DirectoryEntry, RangeStream, shortened
 
 if TYPE_CHECKING:
     import obstore
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 STALL_SECONDS = 30.0  # without a byte, until a request has failed
 _CONNECT_SECONDS = 5.0
+_FIRST = 1 << 20  # bytes of an object that are read when it is opened
 _LONGEST = datetime.timedelta(days=1)  # of a request that makes progress
 # pyarrow does not use the proxies of the environment.
 _NO_PROXY: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
@@ -74,6 +77,34 @@ class S3Files(ArrowFiles):
         if answer is None:
             return super().read_range(path, offset, length)
         return self._content(path, answer, offset, length)
+
+    def open_input(self, path: str) -> BinaryIO:
+        answer = self._get(path, 0, _FIRST, is_whole=False)
+        if answer is None:
+            return super().open_input(path)
+        first, size = self._content(path, answer, 0, _FIRST), answer.meta["size"]
+
+        def read(offset: int, length: int) -> bytes:
+            data = first[offset : offset + length]
+            if len(data) < length:
+                data += self.read_range(path, offset + len(data), length - len(data))
+            if len(data) < length:
+                raise shortened(offset + len(data), size)
+            return data
+
+        return cast(BinaryIO, RangeStream(read, size))
+
+    def delete(self, path: str) -> None:
+        """Delete an object; pyarrow, where obstore fails, also writes one for the folder around."""
+        client = self._open_client() if _is_plain(path) else None
+        if client is not None:
+            import obstore
+
+            # A store may not know this request, which can name several objects.
+            with contextlib.suppress(OSError, obstore.exceptions.BaseError):
+                obstore.delete(client, self.path(path).partition("/")[2])
+                return
+        super().delete(path)
 
     def _get(
         self, path: str, offset: int, length: int, *, is_whole: bool

@@ -177,11 +177,11 @@ class ArrowFiles:
     def rename(self, source: str, target: str) -> None:
         old, new = self.path(source), self.path(target)
         try:
-            try:
+            if self._has_folders:
                 self.filesystem.move(old, new)
-            except pa.ArrowNotImplementedError:
+            else:
                 self.filesystem.copy_file(old, new)
-                self.filesystem.delete_file(old)
+                self.delete(source)
         except OSError:  # for a missing source S3 raises no FileNotFoundError, but NO_SUCH_KEY
             if self.stat(source) is not None or self.stat(target) is None:
                 raise
@@ -227,7 +227,8 @@ def _no_size() -> OSError:
     return OSError(errno.EPROTO, "the store's answer has no type or size of the file")
 
 
-def _shortened(got: int, size: int) -> OSError:
+def shortened(got: int, size: int) -> OSError:
+    """Return the error for a store that sent too few bytes."""
     return OSError(errno.EPROTO, f"the store sent {got} of {size} bytes")
 
 
@@ -240,7 +241,7 @@ def _read_at(file: Any, offset: int, length: int) -> bytes:
     while done < length:
         count = _read_into(file, memoryview(buffer)[done:])
         if not count:
-            raise _shortened(offset + done, offset + length)
+            raise shortened(offset + done, offset + length)
         done += count
     return bytes(buffer)
 
@@ -282,7 +283,7 @@ class _WholeInput(io.RawIOBase):
         try:
             count = _read_into(self._raw, view)
             if not count and len(view):
-                raise _shortened(start, self._size)
+                raise shortened(start, self._size)
         except (OSError, pa.ArrowException):
             self._raw.seek(start)  # so that the read can be repeated
             raise
@@ -302,6 +303,56 @@ class _WholeInput(io.RawIOBase):
         if not self.closed:
             self._raw.close()
             super().close()
+
+
+class RangeStream(io.RawIOBase):
+    """A file of `size` bytes as a raw stream, read in ranges.
+
+    read: returns exactly `length` bytes at `offset`. close: called when the stream is closed.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        size: int,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._read = read
+        self._size = size
+        self._close = close
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._at))
+        view[:count] = self._read(self._at, count)
+        self._at += count
+        return count
+
+    def readall(self) -> bytes:
+        data = self._read(self._at, max(0, self._size - self._at))
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self._close()
+        super().close()
 
 
 class GuardedStream(io.RawIOBase):

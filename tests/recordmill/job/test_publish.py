@@ -348,7 +348,7 @@ def tree_in(store: S3Store, folder: str) -> dict[str, bytes]:
     return {
         name: store.get(prefix + name).content
         for name in names
-        if name and not name.startswith(FOLDER) and name[-1] != "/"  # pyarrow marks folders
+        if not name.startswith(FOLDER)
     }
 
 
