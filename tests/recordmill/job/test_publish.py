@@ -345,11 +345,7 @@ def laid_out_in(store: S3Store, jobs: Jobs, folder: str) -> Staging:
 def tree_in(store: S3Store, folder: str) -> dict[str, bytes]:
     prefix = f"bucket/{folder}/"
     names = (name.removeprefix(prefix) for name in store.names(prefix))
-    return {
-        name: store.get(prefix + name).content
-        for name in names
-        if not name.startswith(FOLDER)
-    }
+    return {name: store.get(prefix + name).content for name in names if not name.startswith(FOLDER)}
 
 
 def test_in_a_store_over_another_dataset(jobs, store):
