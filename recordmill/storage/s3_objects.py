@@ -1,8 +1,9 @@
 """Objects of S3, read and deleted with one request each by obstore; pyarrow does all else.
 
 pyarrow sends a HEAD before each GET, and writes an empty object for the folder around an object
-that it deletes. obstore uses the keys and the address that pyarrow uses
-(`s3_keys`). Where it cannot, and for options of URIs and keys that it does not take, pyarrow reads.
+that it deletes. obstore uses the credentials and the address that pyarrow uses (`s3_keys`). pyarrow
+reads if obstore cannot get the credentials, or does not support an option of the URI or the name of
+the object.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _KNOWN_OPTIONS = frozenset(
         *("region", "scheme", "endpoint_override"),
     }
 )
+# Beginnings of regions whose hosts are not in amazonaws.com.
+_OTHER_PARTITIONS = ("cn-", "us-iso", "eu-iso", "eusc-")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _NAMES = {"403": "ACCESS_DENIED"}  # of answers without a code
@@ -95,7 +98,10 @@ class S3Files(ArrowFiles):
         return cast(BinaryIO, RangeStream(read, size))
 
     def delete(self, path: str) -> None:
-        """Delete an object; pyarrow, where obstore fails, also writes one for the folder around."""
+        """Delete an object.
+
+        If obstore fails, pyarrow deletes it, and writes an empty object for its folder.
+        """
         client = self._open_client() if _is_plain(path) else None
         if client is not None:
             import obstore
@@ -168,13 +174,16 @@ class S3Files(ArrowFiles):
         keys = key_options(os.environ) if options.keys() <= _KNOWN_OPTIONS else None
         if keys is None:
             return None
+        bucket, region = self.path("").partition("/")[0], self.filesystem.region
+        endpoint = endpoint_of(options, os.environ)
+        if endpoint is None and region.startswith(_OTHER_PARTITIONS):
+            return None
         import obstore
         from obstore.store import S3Store
 
         _note_start()
-        bucket, region = self.path("").partition("/")[0], self.filesystem.region
-        endpoint = endpoint_of(options, os.environ)
-        is_virtual = endpoint is None and "." not in bucket  # no certificate has names with dots
+        # the wildcard certificate of S3 does not cover names with dots
+        is_virtual = endpoint is None and "." not in bucket
         if endpoint is None:
             host = f"{bucket}.s3" if is_virtual else "s3"
             endpoint = f"{options.get('scheme', 'https')}://{host}.{region}.amazonaws.com"
@@ -234,7 +243,7 @@ def _entry(path: str, answer: obstore.GetResult) -> DirectoryEntry:
 
 
 def _raise_as_pyarrow(error: Exception) -> NoReturn:
-    """Raise an error of obstore as pyarrow raises one with that cause."""
+    """Raise the error that pyarrow raises for the same cause."""
     text = str(error)
     status = _STATUS.search(text)
     if status is not None:

@@ -221,6 +221,26 @@ def test_options_that_the_client_does_not_take_are_those_of_pyarrow(store, tmp_p
     assert read_in_a_process(uri, folder=tmp_path, variables=keys) == ["hello", False]
 
 
+@pytest.mark.parametrize(
+    ("options", "is_opened"),
+    [
+        ("region=cn-north-1", False),
+        ("region=us-isob-east-1", False),
+        ("region=cn-north-1&endpoint_override=store:9000", True),
+        ("region=us-gov-west-1", True),
+        ("region=eu-west-1", True),
+    ],
+)
+def test_regions_with_hosts_of_other_domains_are_left_to_pyarrow(options, is_opened, monkeypatch):
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    files = Location.parse(f"s3://bucket/a?{options}").store
+    assert isinstance(files, s3_objects.S3Files)
+    assert (files._open_client() is not None) == is_opened
+
+
 def test_a_child_of_a_fork_reads_without_the_threads_of_its_parent(store):
     store.put("bucket/a", b"hello")
     place = place_of(store, "a")
