@@ -1,4 +1,4 @@
-"""How much faster jobs are on two TaskManagers than on one, with equal shares of a core.
+"""Speedup of jobs on two TaskManagers over one, each with an equal share of a core.
 
     sudo .venv/bin/python -m benchmarks.cluster
     sudo .venv/bin/python -m benchmarks.cluster --only images --images 4000 --runs 1
@@ -34,7 +34,7 @@ _CLASSES = 10
 _WARM_UPS = 8  # jobs, until both JVMs have compiled what these jobs need
 _WARM_UP_FRACTION = 0.02  # of the records
 _LIMIT = 3600  # s of a job
-# Slots take as many shards as others, or one more: that matters less if they are many.
+# The shards of two slots differ by at most one, which matters less with many shards.
 _SPLITS = ("--splits", "train=0.8,test=0.2", "--seed", "7")
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "images": ("--size", "128", "--num-shards", "train=48,test=12", *_SPLITS),
@@ -63,7 +63,7 @@ def compare(
         raise FailedError(f"{kind}: the datasets differ: {', '.join(sorted(digests))}")
     medians = {managers: statistics.median(each) for managers, each in seconds.items()}
     print(f"\n{kind}: {records:,} records, {share:g} of a core each, {runs} runs in alternation\n")
-    print("| TaskManagers | s, median (least-most) | one / these |\n|--:|--:|--:|")
+    print("| TaskManagers | s, median (least-most) | speedup |\n|--:|--:|--:|")
     for managers, each in seconds.items():
         spread = f"{medians[managers]:.1f} ({min(each):.1f}-{max(each):.1f})"
         print(f"| {managers} | {spread} | {medians[1] / medians[managers]:.2f} |")
@@ -84,7 +84,7 @@ def _run(
     """Run a job, and return its seconds and the digest of the dataset, which is deleted.
 
     managers: number of TaskManagers whose slots it takes; None for the local runner.
-    is_timed: whether it must have run on so many, which Flink reports late.
+    is_timed: check that the job ran on all of them; for short jobs Flink reports this too late.
     """
     options = (*_OPTIONS[kind], "--quiet")
     target = machines.uri(output)
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="timed runs of each")
     arguments = parser.parse_args()
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)  # which ends the machines
+        signal.signal(ending, signal.default_int_handler)  # KeyboardInterrupt ends the machines
     # The users of the machines may not write bytecode: each process would compile all modules.
     compileall.compile_dir(ROOT / "recordmill", quiet=1)
     two_cores()

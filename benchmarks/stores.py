@@ -42,7 +42,10 @@ _INPUT = "in/"
 
 
 def serve(folder: pathlib.Path, latency: float) -> None:
-    """Serve the files of a folder; answer each line of stdin with what happened since the last."""
+    """Serve the files of a folder.
+
+    Answer each line of stdin with the CPU time and the requests since the last one.
+    """
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     with S3Store(listener, access_key=KEY) as store:
         for path in folder.rglob("*"):
@@ -59,7 +62,7 @@ def serve(folder: pathlib.Path, latency: float) -> None:
 
 
 class Store:
-    """The store, as the benchmark sees it."""
+    """Client of the store's process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

@@ -143,7 +143,7 @@ class _Datasets(PipelineVisitor):
         return None
 
     def unanswered(self) -> str:
-        """Return as `JobProgress.unanswered`."""
+        """Return the message of the first dataset whose store does not answer, or ''."""
         return next(filter(None, (job.unanswered() for job in self._jobs.values())), "")
 
     def is_writing(self) -> bool:

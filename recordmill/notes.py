@@ -22,7 +22,7 @@ CODES: Mapping[str, str] = {
     "duplicates": "records were left out because others have the same or similar content",
     "empty-class": "a split lacks some classes, or train alone has them",
     "empty-split": "a split has no records",
-    "extensions": "files of other extensions, such as annotations, are documents beside text files",
+    "extensions": "files with other extensions, which may be annotations, were read as documents",
     "few-buckets": "a column has fewer buckets than requested, because many values are equal",
     "fractions": "the sizes of splits are far from --splits, because groups, or records of equal"
     " content, share a split",

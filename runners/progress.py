@@ -67,7 +67,7 @@ class JobView:
 
     activity: returns a value that changes as the job progresses, in addition to what the cluster
       reports. is_working: returns whether the job certainly cannot end yet.
-    unanswered: returns which store does not answer this process, and since when; else ''.
+    unanswered: returns a message about a store that does not answer this process, or ''.
     notice: called with each message.
     """
 
@@ -112,8 +112,8 @@ class Meter:
         done = smooth(self._pace.done, snapshot.done - last.done)
         left = None if snapshot.total is None else max(snapshot.total - snapshot.done, 0)
         idle = now - self._progressed
-        # The moving average of a job without progress gives an absurd time. Nor is a job at its end
-        # when all is counted: it publishes.
+        # The moving average of a job without progress gives an absurd time. A job whose records are
+        # all counted is not finished either: it still has to publish.
         stands = left is not None and idle >= _IDLE_SECONDS
         self._pace = Pace(
             done=done,

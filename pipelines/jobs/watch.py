@@ -62,13 +62,13 @@ class JobProgress:
         return self._is_writing
 
     def unanswered(self) -> str:
-        """Return which store does not answer this process, and since when; '' if it does."""
+        """Return a message about the store if it does not answer this process, else ''."""
         since = self._unanswered
         seconds = 0.0 if since is None else self._clock() - since
         if self._is_local or seconds < _SLOW_SECONDS:
             return ""
         store = shown(self._staging.output)
-        return f"the store of {store} has not answered this command either for {duration(seconds)}"
+        return f"the store of {store} has not answered this command for {duration(seconds)}"
 
     def listed(self, rows: int) -> None:
         """Add rows to the count of the listing while it is made."""

@@ -379,7 +379,7 @@ class Staging:
         )
 
     def delete_all(self, *names: str) -> None:
-        """Delete files and folders of the staging folder, as far as they exist."""
+        """Delete files and folders of the staging folder, if they exist."""
         kinds = {entry.name: entry.kind for entry in self.root.list_if_exists()}
         for name in names:
             if kinds.get(name) == "dir":

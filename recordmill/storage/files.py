@@ -357,7 +357,7 @@ class Location:
 
 
 def for_each(call: Callable[[T], object], items: Collection[T], *, at: Location) -> None:
-    """Call a function with each of several items, side by side if they concern files in a store.
+    """Call a function with each item, in parallel if the files are in a store.
 
     at: a place on the filesystem of the files.
 
@@ -377,20 +377,20 @@ def for_each(call: Callable[[T], object], items: Collection[T], *, at: Location)
 
 
 def move_or_copy(files: Mapping[Location, Location]) -> None:
-    """Bring {file: its new place} within one filesystem, out of a folder that is deleted later.
+    """Move files to new places on the same filesystem, from a folder that is deleted later.
 
-    An object store would copy and delete each of them to move it: there they are only copied.
+    An object store can only copy: there the originals stay. files: {file: its new place}.
     """
-    for_each(lambda pair: _bring(*pair), [*files.items()], at=next(iter(files), _HERE))
+    for_each(lambda pair: _move_or_copy(*pair), [*files.items()], at=next(iter(files), _HERE))
 
 
-def _bring(source: Location, target: Location) -> None:
+def _move_or_copy(source: Location, target: Location) -> None:
     with (
         raise_storage_errors(f"move to {shown(target)} the file", source),
         source.pinned() as path,
         target.pinned() as new,
     ):
-        call_with_retries(source.store.bring, path, new)
+        call_with_retries(source.store.move_or_copy, path, new)
 
 
 def sync_folders(places: Iterable[Location], *, top: Location) -> None:

@@ -79,12 +79,14 @@ def read_file(path: str, *, size: int, mtime: int) -> bytes:
 def read_ahead(
     items: Sequence[T], *files: Sequence[tuple[str | None, int, int]], head: bool = False
 ) -> Iterable[T]:
-    """Return items, whose files are read while earlier items are processed; local files are not.
+    """Return the items; files in stores are read while earlier items are processed.
 
-    Each file is then read by `read_file` or `open_file`, which raise the errors. Pass the result to
-    the loop, without a name: then an error in the loop ends the reading at once.
+    Each file is then read by `read_file` or `open_file`, which raise the errors. Iterate over the
+    result directly, without a variable for it, so that an error in the loop ends the reading at
+    once.
 
-    files: (path, URI or reference, size, mtime) of a file of each item; None without a file.
+    files: one sequence for each file of an item, with (path, size, mtime) for each item; the path
+      is a path, URI or reference, or None without a file.
     head: only the beginnings of files are read.
     """
     if not any(path and path[0] != "/" for column in files for path, _, _ in column):

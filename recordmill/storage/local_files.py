@@ -88,7 +88,7 @@ class LocalFiles:
             if not os.path.exists(target):
                 raise
 
-    def bring(self, source: str, target: str) -> None:
+    def move_or_copy(self, source: str, target: str) -> None:
         self.rename(source, target)
 
     def delete(self, path: str) -> None:

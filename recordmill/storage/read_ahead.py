@@ -93,7 +93,9 @@ class RangesAhead:
         return True
 
     def take(self, wanted: InputRange) -> bytes | None:
-        """Return a range that is read ahead; None if it is not, or if its error may pass.
+        """Return the bytes of a range that was read ahead.
+
+        None if it was not, or if its error may pass.
 
         Raises:
           Exception: any other error.
@@ -116,7 +118,10 @@ class RangesAhead:
         return data[wanted.start - found.start : wanted.end - found.start] if is_whole else None
 
     def release(self, begun: InputRange) -> None:
-        """Free the memory of a range that was begun, once it is read."""
+        """End one use of a range.
+
+        After the last use its memory is freed, once the read has ended.
+        """
         with self._lock:
             of_file = self._begun[begun.path]
             of_file[begun].uses -= 1

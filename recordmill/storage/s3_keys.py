@@ -1,7 +1,8 @@
-"""Settings of obstore's S3 client that make it use the keys and the address that pyarrow uses.
+"""Settings that give obstore's S3 client the credentials and the address that pyarrow uses.
 
-The AWS SDK in pyarrow looks for keys in variables, profiles, tokens of web identities, and at the
-addresses of containers and machines. obstore has no profiles; those with keys are read here.
+The AWS SDK in pyarrow looks for credentials in environment variables, profiles and web identity
+tokens, and at the endpoints of containers and EC2 instances. obstore reads no profiles; profiles
+with access keys are read here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _OF_THE_SDK = ("credential_process", "role_arn", "source_profile", "sso_", "web_
 
 
 def key_options(variables: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the arguments of `obstore.store.S3Store` for keys; None if only the SDK gets them."""
+    """Return the credential arguments of `obstore.store.S3Store`.
+
+    None if only the SDK can get them.
+    """
     if variables.get("AWS_ACCESS_KEY_ID") and variables.get("AWS_SECRET_ACCESS_KEY"):
         return _provider(
             variables["AWS_ACCESS_KEY_ID"],
@@ -56,7 +60,7 @@ def endpoint_of(options: Mapping[str, str], variables: Mapping[str, str]) -> str
 
 
 class _Profile:
-    """The keys of a profile, as obstore gets them anew before they expire."""
+    """Credential provider for a profile; obstore calls it again before the credentials expire."""
 
     def __init__(self, variables: Mapping[str, str], name: str) -> None:
         self._variables = variables

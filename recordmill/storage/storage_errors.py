@@ -53,7 +53,7 @@ _PASSING_TEXT = re.compile(
     r"|\b(UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|TooManyRequests|ServerBusy)\b"
 )
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
-OUTAGE_PAUSES = (4.0, 8.0)  # before further ones, where the client of a store repeats nothing
+OUTAGE_PAUSES = (4.0, 8.0)  # seconds before further retries of reads of input files in stores
 
 # An answer of success that cannot be parsed, such as a listing that was cut.
 _UNREADABLE = re.compile(r"AWS Error UNKNOWN \(HTTP status (-1|200)\)")

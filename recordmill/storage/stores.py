@@ -49,7 +49,7 @@ class Store(Protocol):
     def write_bytes(self, path: str, data: ReadableBuffer, *, scratch: bool) -> None: ...
     def create_exclusive(self, path: str, data: bytes) -> bool: ...
     def rename(self, source: str, target: str) -> None: ...
-    def bring(self, source: str, target: str) -> None: ...
+    def move_or_copy(self, source: str, target: str) -> None: ...
     def delete(self, path: str) -> None: ...
     def delete_tree(self, path: str) -> None: ...
     def make_dirs(self, path: str) -> None: ...
@@ -138,7 +138,10 @@ class ArrowFiles:
     def read_listed(
         self, path: str, offset: int, length: int, size: int
     ) -> tuple[DirectoryEntry, bytes]:
-        """Return the entry of a file, and the bytes of a range if it has this size."""
+        """Return the entry of a file and the bytes of a range.
+
+        There are no bytes if the file is not of `size`.
+        """
         entry = self.stat(path)
         if entry is None:
             raise FileNotFoundError
@@ -186,8 +189,8 @@ class ArrowFiles:
             if self.stat(source) is not None or self.stat(target) is None:
                 raise
 
-    def bring(self, source: str, target: str) -> None:
-        """Move a file out of a folder that is deleted later; object stores only copy it."""
+    def move_or_copy(self, source: str, target: str) -> None:
+        """Move a file from a folder that is deleted later; in object stores only copy it."""
         if self._has_folders:
             self.rename(source, target)
         else:

@@ -76,14 +76,14 @@ _UNKNOWN_SECONDS = 10.0  # time for which a cluster may not know a job that it h
 class FlinkJob:
     """One job, from submission to end. The constructor checks the options but starts nothing.
 
-    view: of the process that follows the job. earlier: URL of the cluster that has a job of an
-      earlier command, '' if there is none: if that cluster does not answer, it is waited for.
+    view: of the process that follows the job. earlier: URL of the cluster with the job of an
+      earlier command, or ''; the constructor waits for this cluster if it does not answer.
     id: Flink's id of the job. It is chosen here for a cluster, and by Flink if that is embedded.
 
     Raises:
       ConfigError: the options do not fit the cluster or this machine, or the cluster cannot be
         reached.
-      RunError: the cluster of an earlier command has not answered until `stall_seconds`.
+      RunError: the cluster of an earlier command has not answered within `stall_seconds`.
     """
 
     def __init__(

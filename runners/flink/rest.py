@@ -249,7 +249,7 @@ class Cluster:
         return dataclasses.replace(status, state=state)
 
     def has_worked(self, job: str) -> bool:
-        """Return whether a stage of Python workers has ended on all machines of a job."""
+        """Return whether all tasks of a stage of Python workers have finished."""
         vertices = self._of_job("GET", job)["vertices"]
         return any(
             one["status"] == "FINISHED" and _PYTHON_STAGE.search(str(one["name"]))

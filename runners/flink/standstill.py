@@ -69,8 +69,8 @@ class Silence:
         if seconds >= _UNANSWERED_SECONDS and now >= self._next_notice:
             self._next_notice = now + _UNANSWERED_AGAIN_SECONDS
             self._notice(
-                f"no answer about the Flink job for {duration(seconds)}: {cause}; waiting for it up"
-                f" to {duration(self._seconds)}"
+                f"no answer about the Flink job for {duration(seconds)}: {cause}; waiting up to"
+                f" {duration(self._seconds)} for an answer"
             )
         return seconds
 
@@ -154,7 +154,7 @@ class StandstillWatch:
     def answered(self, status: JobStatus, now: float) -> bool:
         """Record a status, and return whether the job has stalled."""
         if self._silence.answered(now):
-            self._progressed(now)  # which may have been so meanwhile
+            self._progressed(now)  # the job may have progressed meanwhile
         if status.state == "RESTARTING" and self._state != status.state:
             self._restarted = now
         self._state = status.state
@@ -219,8 +219,8 @@ class StandstillWatch:
             return f"{state}; the last failure was: {failure}"
         return (
             f"{state}; a step may take long, a worker may hang or wait for the store, or a"
-            " TaskManager may have run out of memory: see the logs of the TaskManager and of the"
-            " worker pool there"
+            " TaskManager may have run out of memory: see the logs of the TaskManagers and"
+            " worker pools"
         )
 
     def _last_failure(self, status: JobStatus) -> str:

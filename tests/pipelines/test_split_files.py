@@ -165,7 +165,7 @@ ERRORS = {
         {"test": "0 1 2 -1\n1 1 2 1\n"},
         ",train=*",
         "its lines have further fields, which are taken for parts of the names: keep only the names"
-        " (cut -d ' ' -f 1 FILE > NAMES)",
+        " (awk '{{print $1}}' FILE > NAMES)",
     ),
     "two rests": ({"test": "0\n"}, ",train=*,dev=*", "expected * for one split, got it for"),
     "empty": ({"test": "\n"}, ",train=*", "test.txt: expected one name per line, got none"),

@@ -200,7 +200,7 @@ def test_a_store_that_does_not_answer_is_named_and_shows_no_progress(error, is_s
         said.append(progress.unanswered())
     expected = [
         "the store of s3://bucket/out?endpoint_override=store:9000&scheme=http has not answered"
-        f" this command either for {seconds} s"
+        f" this command for {seconds} s"
         for seconds in (20, 30, 40)
     ]
     assert said == (["", "", *expected] if is_silent else [""] * 5)

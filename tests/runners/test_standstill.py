@@ -271,7 +271,7 @@ DOWN = UnreachableError("no Flink cluster answers at http://jobmanager:8081 (con
 def waiting(seconds: str) -> str:
     return (
         f"no answer about the Flink job for {seconds}: no Flink cluster answers at"
-        " http://jobmanager:8081 (connection refused); waiting for it up to 7 min"
+        " http://jobmanager:8081 (connection refused); waiting up to 7 min for an answer"
     )
 
 

@@ -46,8 +46,8 @@ def parse_colours(text: str) -> MaskColours:
     NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
 
     Raises:
-        ValueError: a line has no three levels or may be read in two ways, a colour comes twice,
-          ids are not those of the lines, or only some have names.
+        ValueError: a line does not have three levels or is ambiguous, a colour is repeated, ids do
+          not follow the order of the lines, or only some have names.
     """
     colours: list[tuple[int, int, int]] = []
     ignored: list[tuple[int, int, int]] = []
@@ -93,7 +93,7 @@ def _check_id(ids: list[str], line: int) -> None:
     if (first or last) and last != str(expected):
         raise ValueError(
             f"line {line} has the id {last!r} instead of {expected}, but classes are numbered in"
-            " the order of the lines: add lines of the ids that are missing, or take the column out"
+            " the order of the lines: add lines for the missing ids, or remove the column"
         )
 
 
@@ -121,7 +121,8 @@ class _Header(NamedTuple):
         numbered = [at for at, name in enumerate(columns) if name in _IDS]
         names = named[-1] if named else None
         if names is not None and names < min(red, green, blue) and not numbered:
-            numbered = [names]  # of a line with one field more, whose last is the name
+            # if lines have one more field, that one is the name, and this column holds ids
+            numbered = [names]
         ids = numbered[0] if numbered else None
         return cls(len(columns), (red, green, blue), names, ids)
 

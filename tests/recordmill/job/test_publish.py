@@ -121,7 +121,7 @@ def crash_at(step: int, store: type = LocalFiles) -> Iterator[list[str]]:
     """Fails at the step-th operation that changes storage; yields those that were begun."""
     begun: list[str] = []
     operations = ["rename", "delete", "write_bytes", "open_output", "delete_tree", "make_dirs"]
-    operations += [] if store is LocalFiles else ["bring"]
+    operations += [] if store is LocalFiles else ["move_or_copy"]
     with pytest.MonkeyPatch.context() as patch:
         for name in operations:
             patch.setattr(store, name, _counted(store, name, step, begun))

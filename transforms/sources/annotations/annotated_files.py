@@ -253,7 +253,8 @@ class AnnotatedFiles:
 
         if self.unannotated != "reject" and matcher.has_unused:
             for key in rows[batch.KEY].take(pa.array(blank)).to_pylist():
-                matcher.nearest(key)  # which rejects of unused annotations name
+                # records the image, which the rejects of unused annotations name
+                matcher.nearest(key)
 
         def why(key: str) -> str:
             return f"no {self.wording.noun} in {self.where}{matcher.nearest(key)}"

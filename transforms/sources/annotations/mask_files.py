@@ -126,7 +126,8 @@ class MaskFolders:
         names, keys = [named[n][1] for n in first], [keys[n] for n in first]
         references = references.take(pa.array(first, pa.int64()))
         checked = check_mask_sample(keys, references, self.options, self.limits, where=self.where)
-        # An empty mask is the fault of its image, which else would be said to have none.
+        # An empty mask file rejects its image; otherwise the image would be reported as having no
+        # mask.
         empty = {name: reject for name, reject in empty.items() if name not in {*names}}
         rejects = [one for one in rejects if one not in empty.values()]
         for name, reject in empty.items():

@@ -355,7 +355,9 @@ class _Table(NamedTuple):
 
 
 def _lists_beside(image: str, task: str) -> dict[str, str]:
-    """Return {split: path of its list} of lists beside a folder of images, by their first names.
+    """Return {split: path of its list} of lists beside a folder of images.
+
+    The first name in each list is that of an image.
 
     Args:
       image: Path of an image.

@@ -1,4 +1,4 @@
-"""Extensions of text files that are documents, and what they say about other files beside them."""
+"""Notes and errors about files with other extensions among text documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 1000  # extensions; names such as `alt.atheism.53421` have many
 
 
 class DocumentExtensions:
-    """Counts documents by extension, and those that differ from another by it alone.
+    """Counts documents by extension, and pairs of documents that differ only in it.
 
     Keys come in the order of a listing, in which such files follow each other.
     """
@@ -32,8 +32,8 @@ class DocumentExtensions:
         self._examples: dict[tuple[str, str], tuple[str, str]] = {}
         self._last = "", "", ""  # stem, extension, key
 
-    def see(self, key: str) -> None:
-        """Take the key of a document."""
+    def add(self, key: str) -> None:
+        """Count a document by its key."""
         folder, slash, name = key.rpartition("/")
         stem, dot, end = name.rpartition(".")
         stem, extension = f"{folder}{slash}{stem}", end.lower()
@@ -50,7 +50,7 @@ class DocumentExtensions:
         self._last = stem, extension, key
 
     def notes(self, inputs: Inputs, *, of_folder: bool, archived: bool) -> list[Note]:
-        """Return a note on documents that are seldom meant.
+        """Return a note on files that are probably not meant as documents.
 
         Args:
           inputs: The input.
@@ -96,7 +96,7 @@ class DocumentExtensions:
         ]
 
     def _texts(self, *extensions: str) -> str:
-        """Return the extension that is the one of documents."""
+        """Return the extension that is most likely that of documents."""
         usual = [one for one in _TEXTS if one in extensions]
         return (usual or sorted(extensions, key=lambda one: (one in _OTHERS, one)))[0]
 

@@ -68,8 +68,8 @@ class LaidOutInput(NamedTuple):
       layout: Layout of its paths.
       split: Split of all its files, None if they differ.
       archives: Files in its archives; None if archives are not read.
-      inner: Folders in its only top folder, by path, or deeper as of `_folders_below`; or in one
-        of a few, if the others hold files only; else empty.
+      inner: Folders in its only top folder, by path, or deeper ones (see `_folders_below`); or in
+        one of a few top folders if the others hold only files; else empty.
       unused: Makes a finder of names of splits that no rule uses; None if such names do not matter.
       has_other_folders: Whether there are other top folders than that of `inner`.
     """

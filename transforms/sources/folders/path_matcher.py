@@ -59,7 +59,7 @@ class NamedPaths(Protocol):
 
     @property
     def folders(self) -> Sequence[str]:
-        """Names of folders that names have in place of a folder of images in a path."""
+        """Folders of annotations, such as `labels`, that replace the folder of images in a path."""
 
     @property
     def beside_images(self) -> bool:
@@ -312,7 +312,7 @@ class PathMatcher(Generic[_Named]):
 
 
 def _composed(name: str) -> str:
-    """Return a name in Unicode's form NFC, if every Python composes it alike."""
+    """Return a name in form NFC, if all supported versions of Python compose it equally."""
     return name if name.isascii() or has_later(name) else unicodedata.normalize("NFC", name)
 
 

@@ -97,7 +97,9 @@ class SplitLists:
             matcher.see(key)
 
     def close(self, where: object) -> list[Note]:
-        """Return notes on names that match no file as they are, after all files are looked up.
+        """Return notes on names that match no file, or only in another Unicode form.
+
+        Call it after all files are looked up.
 
         Args:
           where: The input, for messages.
@@ -164,7 +166,7 @@ def _fields_advice(lines: Sequence[str]) -> str:
         return ""
     return (
         "; its lines have further fields, which are taken for parts of the names: keep only the"
-        " names (cut -d ' ' -f 1 FILE > NAMES)"
+        " names (awk '{print $1}' FILE > NAMES)"
     )
 
 

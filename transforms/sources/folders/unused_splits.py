@@ -130,9 +130,9 @@ class UnusedSplits:
             advice = given_splits(self._root, places, archived=self._archived)
             yield Note(
                 "splits",
-                f"the folders {some(sorted(self._near))} of {self._root.given} seem to contain"
-                f" names of splits, but records are divided by --splits: {advice} takes them as"
-                " splits; --split-from none omits this note",
+                f"the names of the folders {some(sorted(self._near))} of {self._root.given} seem to"
+                f" contain names of splits, but records are divided by --splits: {advice} takes"
+                " them as splits; --split-from none omits this note",
             )
         elif len(self._files) > 1:
             by_split = [(split, self._files[split]) for split in in_order(self._files)]

@@ -144,7 +144,7 @@ def inference_notes(
 
 
 def _padded_advice(odd: OddValue, name: str) -> str:
-    """Return advice on a column of text whose type no option declares, for values with spaces."""
+    """Return advice on a column that is text because of its values; no option declares its type."""
     if not odd.padded:
         return _CORRECT
     trim = "--trim removes the spaces around values"
@@ -196,7 +196,8 @@ def _type_advice(odd: OddValue, name: str, formats: str) -> str:
     empty = f"{trim}, " if trim else ""
     if not any(map(str.isdigit, odd.value)) and len(odd.value) <= _MISSING_LENGTH:
         spelling = shlex.quote(list_item(odd.value))
-        between = "=" if odd.value.startswith("-") else " "  # it is no option
+        # otherwise it would be parsed as an option
+        between = "=" if odd.value.startswith("-") else " "
         empty = f"--missing{between}{spelling} takes this value as a missing one, "
     return (
         f"{empty}{types_option(name, odd.kind)} rejects rows that do not fit,"

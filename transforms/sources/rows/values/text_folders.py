@@ -187,7 +187,7 @@ class TextFolder(RowSource):
                     continue
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
             else:
-                extensions.see(one.file.key)
+                extensions.add(one.file.key)
                 named = named and bool(splits_in(one.file.key.rpartition("/")[2]))
                 yield from self._list(one, found)
             if found.full:
