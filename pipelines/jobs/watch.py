@@ -25,7 +25,7 @@ _SLOW_SECONDS = 20.0  # time of a request after which the store does not seem to
 _STORE_REQUESTS = 1.0  # per second
 _MOST_REQUESTS = 10  # of a poll, before infos of shards wait for the next
 # Requests of a missing file, of one that is read, and of a listing of up to 1,000 names.
-_MISSING, _READ, _LIST = 2, 3, 2
+_MISSING, _READ, _LIST = 1, 1, 1
 
 
 class JobProgress:

@@ -221,6 +221,10 @@ class Location:
             return self.list_dir()
         except MissingError:
             return []
+        except PathError:  # also for a path below a file
+            if self.exists():
+                raise
+            return []
 
     def open_input(self) -> BinaryIO:
         """Open the file as a seekable, buffered stream, whose methods raise StorageError, too."""
@@ -260,6 +264,10 @@ class Location:
         try:
             return self.read_bytes()
         except MissingError:
+            return None
+        except PathError:  # also for a path below a file
+            if self.exists():
+                raise
             return None
 
     def read_range(self, offset: int, length: int) -> bytes:
