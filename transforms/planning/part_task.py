@@ -81,19 +81,11 @@ class DataProfile:
 
 
 def write_pieces(profiles: Iterable[DataProfile], staging: Staging) -> tuple[Piece, ...]:
-    """Return the profiles as pieces: a single small one inline, others in a file of staging."""
+    """Return the profiles as pieces: a single one inline, several in a file of staging."""
     packed = [profile.pack() for profile in profiles]
-    return (to_piece(packed[0], staging),) if len(packed) == 1 else write_profiles(packed, staging)
-
-
-def to_piece(packed: bytes, staging: Staging) -> Piece:
-    """Return a packed profile as a piece: inline, or in a file of staging if it is large.
-
-    Flink fails on elements that are larger than its buffer for sorting.
-    """
-    if len(packed) <= limits.INLINE_BYTES:
-        return packed, "", 0, 0
-    return write_profiles([packed], staging)[0]
+    if len(packed) < 2:
+        return tuple((one, "", 0, 0) for one in packed)
+    return write_profiles(packed, staging)
 
 
 def write_profiles(packed: Sequence[bytes], staging: Staging) -> tuple[Piece, ...]:

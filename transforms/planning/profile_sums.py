@@ -14,7 +14,7 @@ import apache_beam as beam
 
 from recordmill.job.staging import Staging
 from recordmill.processes.pool import shared_pool
-from recordmill.transforms.planning.part_task import DataProfile, to_piece, write_profiles
+from recordmill.transforms.planning.part_task import DataProfile, write_profiles
 from recordmill.transforms.staged.arrow_files import read_piece
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics import array_pickle
@@ -64,9 +64,9 @@ def _load(piece: Piece, staging: Staging) -> Any:
     return array_pickle.loads(data or read_piece(staging.place(name), offset, length, mapped=True))
 
 
-def sum_inline(pieces: Iterable[Piece], staging: Staging) -> Piece:
+def sum_inline(pieces: Iterable[Piece]) -> Piece:
     """Return the sum of the profiles of a group that are inline."""
-    return to_piece(DataProfile.sum_packed(data for data, *_ in pieces), staging)
+    return DataProfile.sum_packed(data for data, *_ in pieces), "", 0, 0
 
 
 def sum_group(pieces: Sequence[Piece], staging: Staging) -> Piece:
@@ -85,7 +85,7 @@ def conclude_group(piece: Piece, staging: Staging, *, whole: bool) -> Piece:
         profile=DataProfile(violations=profile.violations, columns=profile.columns),
     )
     packed = array_pickle.dumps(tuple(found))
-    return to_piece(packed, staging) if piece[0] else write_profiles([packed], staging)[0]
+    return (packed, "", 0, 0) if piece[0] else write_profiles([packed], staging)[0]
 
 
 class _Sums:
@@ -101,7 +101,7 @@ class _Sums:
         if len(several) == 1:
             return several[0]
         if all(data for data, *_ in several):
-            return sum_inline(several, self._staging)
+            return sum_inline(several)
         return shared_pool(self._workers).submit(sum_group, several, self._staging).result()
 
     def conclude(self, group: int, piece: Piece) -> tuple[int, Piece]:

@@ -54,7 +54,7 @@ def profiled(staging):
     found = []
     for group, pieces in by_group.items():
         if pieces[0][0]:
-            piece = profile_sums.sum_inline(pieces, staging)
+            piece = profile_sums.sum_inline(pieces)
         else:
             halves = [profile_sums.sum_group(pieces[:2], staging), *pieces[2:]]
             piece = profile_sums.sum_group(halves, staging)
@@ -73,20 +73,6 @@ def test_groups_of_columns_give_the_statistics_of_all_columns(monkeypatch, stagi
     assert infer_schema(found.whole) == infer_schema(expected.whole)
     assert [*found.whole.columns] == [*expected.whole.columns]
     assert found.profile.violations == expected.profile.violations
-
-
-def test_large_profiles_are_not_elements_of_flink(monkeypatch, staging):
-    """Flink fails on elements that are larger than its buffer for sorting."""
-    expected, _ = profiled(staging)
-    monkeypatch.setattr(limits, "INLINE_BYTES", 1000)
-    rows = next(parts())
-    (piece,) = part_task.write_pieces(DataProfiler(labelled=True).profile(rows), staging)
-    assert len(piece[0]) == 0
-    found, _ = profiled(staging)
-    assert join_messages(found.messages) == join_messages(expected.messages)
-    monkeypatch.setattr(limits, "INLINE_BYTES", piece[3])  # of one profile, not of a sum
-    found, _ = profiled(staging)
-    assert join_messages(found.messages) == join_messages(expected.messages)
 
 
 def test_no_records_have_no_statistics(staging):
