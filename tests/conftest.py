@@ -1,5 +1,6 @@
 import gc
 import os
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from tests.beam_reuse import reused_options
 from tests.encoder_reuse import reused_encoders
 from tests.image_runs import encoders_kept
 from tests.s3_server import CREDENTIALS, shared_server
+from tests.s3_store import S3Store
 
 # Hundreds of processes that tests start, such as encoder processes, would compile all that they
 # import, which is two thirds of their CPU.
@@ -82,3 +84,13 @@ def encoders_with_credentials() -> Iterator[None]:
     """All runs of a module share two encoder processes, which have credentials of an S3 server."""
     with encoders_kept(CREDENTIALS):
         yield
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    """A light store, and its credentials in the environment."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    listener = socket.create_server(("127.0.0.1", 0))
+    with S3Store(listener, access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"]) as made:
+        yield made

@@ -73,6 +73,11 @@ class S3Store:
         host, port = listener.getsockname()
         self.address = f"{host}:{port}"
 
+    def uri(self, key: str) -> str:
+        """Return the URI of a key in the bucket named bucket."""
+        options = f"scheme=http&endpoint_override={self.address}&region=us-east-1"
+        return f"s3://bucket/{key}?{options}"
+
     def __enter__(self) -> S3Store:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self

@@ -1,8 +1,5 @@
 """The light store answers clients of S3 as a true one does, and fails as it is told to."""
 
-import socket
-from collections.abc import Iterator
-
 import boto3
 import pytest
 from botocore.exceptions import ClientError
@@ -13,15 +10,9 @@ from tests.s3_store import S3Store
 NO_RETRIES = fs.AwsStandardS3RetryStrategy(max_attempts=1)
 
 
-@pytest.fixture
-def store() -> Iterator[S3Store]:
-    with S3Store(socket.create_server(("127.0.0.1", 0)), access_key="known") as made:
-        yield made
-
-
 def arrow(store: S3Store) -> fs.S3FileSystem:
     place = {"endpoint_override": store.address, "scheme": "http", "region": "us-east-1"}
-    keys = {"access_key": "known", "secret_key": "x"}
+    keys = {"access_key": "test", "secret_key": "x"}
     return fs.S3FileSystem(**place, **keys, retry_strategy=NO_RETRIES)
 
 
@@ -57,9 +48,7 @@ def test_long_listings_have_pages(store):
     for name in names:
         store.put(f"bucket/in/{name}", b"")
     pages = (
-        boto(store, "known")
-        .get_paginator("list_objects_v2")
-        .paginate(Bucket="bucket", Prefix="in/")
+        boto(store, "test").get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix="in/")
     )
     keys = [[one["Key"] for one in page["Contents"]] for page in pages]
     assert [len(page) for page in keys] == [1000, 1000, 500]

@@ -23,7 +23,7 @@ from recordmill.errors import RunError
 from recordmill.storage.files import Location, arrow_store, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
 from recordmill.storage.members import LOCAL_HEADER, Member
-from recordmill.storage.read_ahead import InputRange, Listed, RangesAhead
+from recordmill.storage.read_ahead import InputRange, Listed, RangesAhead, SequentialReads
 from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import (
     ChangedInputError,
@@ -170,6 +170,7 @@ class InputFile:
         self.size = size
         self.mtime = mtime
         self._descriptor: int | None = None
+        self._remote: SequentialReads | None = None
         self._start = 0  # of the content in the file
         self._content: bytes | None = None
         member = Member.of(path)
@@ -190,6 +191,13 @@ class InputFile:
         if not self._file.startswith("/"):
             if self._listed is not None and not size:  # otherwise the reads compare it
                 _check_unchanged(Location.parse(self._file), self._file, self._listed)
+            self._remote = SequentialReads(
+                lambda offset, length: _read_range(self._file, self._listed, offset, length),
+                lambda offset, length: _read_remote(
+                    InputRange(self._file, self._listed, offset, offset + length)
+                ),
+                size,
+            )
             return
         with _input_errors(self._file):
             self._descriptor, status = call_with_retries(open_regular, self._file)
@@ -225,6 +233,8 @@ class InputFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+        if self._remote is not None:
+            self._remote.close()
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes at `offset`.
@@ -235,9 +245,10 @@ class InputFile:
         if self._content is not None:
             return self._content[offset : offset + length]
         offset += self._start
-        if self._descriptor is None:
-            data = _read_range(self._file, self._listed, offset, length)
+        if self._remote is not None:
+            data = self._remote.read(offset, length)
         else:
+            assert self._descriptor is not None
             with _input_errors(self._file):
                 data = call_with_retries(read_exactly, self._descriptor, offset, length)
         if len(data) < length:

@@ -1,8 +1,9 @@
 """Ranges of files in stores that are read before they are needed, by threads of this process.
 
-A range is tried once. After an error that may pass, the code that needs the range reads it itself,
-with retries. All errors are raised for their own file, in the order of a process that reads nothing
-ahead.
+`RangesAhead` reads files that a loop will need, `SequentialReads` what follows in a file that is
+read in sequence. A range is tried once. After an error that may pass, the code that needs the range
+reads it itself, with retries. All errors are raised for their own file, in the order of a process
+that reads nothing ahead.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias, TypeVar
 
+import pyarrow as pa
+
+from recordmill.errors import RunError
 from recordmill.storage.storage_errors import may_pass
 
 REQUESTS = 32  # ranges of a process that are read ahead, or are not released
@@ -22,6 +26,9 @@ BYTES = 32 << 20  # of these ranges
 LARGEST = BYTES // 4  # bytes of a range
 _GAP = 1 << 16  # bytes between two ranges of a file that are read as one
 _JOINED = 1 << 20  # bytes of such a range
+_PIECE = 1 << 20  # bytes of a range that follows in a file
+_PIECES = 8  # that are read ahead in a file
+_SKIPPED = 1 << 20  # bytes between two reads that still follow each other
 
 T = TypeVar("T")
 
@@ -45,6 +52,132 @@ class InputRange(NamedTuple):
         )
 
 
+class _Reads:
+    """Reads of this process in the background, within a budget of requests and bytes."""
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """Forget all reads, also in a child process, which has none of the threads."""
+        self._lock = threading.Lock()
+        self.requests = 0
+        self.bytes = 0
+        self.threads: ThreadPoolExecutor | None = None
+
+    def begin(
+        self, size: int, read: Callable[..., bytes], *arguments: object
+    ) -> Future[bytes] | None:
+        """Begin to read `size` bytes; return None if the budget does not allow it now."""
+        with self._lock:
+            if self.requests >= REQUESTS or self.bytes + size > BYTES:
+                return None
+            if self.threads is None:
+                self.threads = ThreadPoolExecutor(REQUESTS, thread_name_prefix="read-ahead")
+            self.requests += 1
+            self.bytes += size
+            return self.threads.submit(read, *arguments)
+
+    def release(self, future: Future[bytes], size: int) -> None:
+        """Give the memory of a read free, once it has ended."""
+        future.add_done_callback(lambda _: self._give_back(size))
+
+    def _give_back(self, size: int) -> None:
+        with self._lock:
+            self.requests -= 1
+            self.bytes -= size
+
+
+_reads = _Reads()
+
+
+class _Piece(NamedTuple):
+    start: int
+    end: int
+    future: Future[bytes]
+
+
+class SequentialReads:
+    """Reads of a file in a store. While they follow each other, the next ranges are read ahead.
+
+    read: returns up to `length` bytes at `offset`, fewer only at the end of the file.
+    once: as well, without retries.
+    size: of the file in bytes.
+    """
+
+    def __init__(
+        self, read: Callable[[int, int], bytes], once: Callable[[int, int], bytes], size: int
+    ) -> None:
+        self._read = read
+        self._once = once
+        self._size = size
+        self._end: int | None = None  # of the last read
+        self._pieces = 0  # to have begun
+        self._begun: collections.deque[_Piece] = collections.deque()
+        self._process = os.getpid()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
+        self._follow(offset, offset + length)
+        end = min(offset + length, self._size)
+        parts = []
+        while offset < end:
+            part = self._next(offset, end)
+            offset += len(part)
+            parts.append(part)
+            if not part:
+                break
+        self._end = offset
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _follow(self, start: int, end: int) -> None:
+        """Begin to read what follows a read of start..end, if that follows the last one."""
+        if self._process != os.getpid():  # a fork has none of the threads
+            self._begun.clear()
+            self._process = os.getpid()
+        if self._end is None or not 0 <= start - self._end <= _SKIPPED:
+            self.close()
+            return
+        while self._begun and self._begun[0].end <= start:
+            self._drop_first()
+        self._pieces = min(max(1, 2 * self._pieces), _PIECES)
+        following = self._begun[-1].end if self._begun else end
+        while len(self._begun) < self._pieces and following < self._size:
+            size = min(_PIECE, self._size - following)
+            future = _reads.begin(size, self._once, following, size)
+            if future is None:
+                return
+            self._begun.append(_Piece(following, following + size, future))
+            following += size
+
+    def _next(self, offset: int, end: int) -> bytes:
+        """Return some of the bytes of offset..end; none only at the end of the file."""
+        first = self._begun[0] if self._begun else None
+        if first is None or first.start > offset:
+            return self._read(offset, (end if first is None else min(end, first.start)) - offset)
+        error = first.future.exception()
+        if error is not None and not isinstance(error, (OSError, pa.ArrowException, RunError)):
+            raise error
+        data = b"" if error is not None else first.future.result()
+        if len(data) < first.end - first.start:
+            self.close()
+            return self._read(offset, end - offset)
+        if first.end <= end:
+            self._drop_first()
+        return data[offset - first.start : end - first.start]
+
+    def _drop_first(self) -> None:
+        piece = self._begun.popleft()
+        _reads.release(piece.future, piece.end - piece.start)
+
+    def close(self) -> None:
+        """Forget what was read ahead."""
+        while self._begun:
+            self._drop_first()
+        self._pieces = 0
+
+
 class _Begun:
     """A range that is read ahead. uses: the number of times that it was begun."""
 
@@ -56,7 +189,7 @@ class _Begun:
 
 
 class RangesAhead:
-    """The ranges that this process reads ahead, within a budget of requests and bytes.
+    """The ranges that this process reads ahead for its loops.
 
     read: returns the bytes of a range, or raises any exception.
     """
@@ -70,26 +203,18 @@ class RangesAhead:
         """Forget all ranges, also in a child process, which has none of the threads."""
         self._lock = threading.Lock()
         self._begun: dict[str, dict[InputRange, _Begun]] = {}
-        self._requests = 0
-        self._bytes = 0
-        self._threads: ThreadPoolExecutor | None = None
 
     def begin(self, wanted: InputRange) -> bool:
         """Begin to read a range; return False if the budget does not allow it now."""
-        size = wanted.end - wanted.start
         with self._lock:
             begun = self._begun.get(wanted.path, {}).get(wanted)
             if begun is not None:
                 begun.uses += 1
                 return True
-            if self._requests >= REQUESTS or self._bytes + size > BYTES:
+            future = _reads.begin(wanted.end - wanted.start, self._read, wanted)
+            if future is None:
                 return False
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(REQUESTS, thread_name_prefix="read-ahead")
-            future = self._threads.submit(self._read, wanted)
             self._begun.setdefault(wanted.path, {})[wanted] = _Begun(future)
-            self._requests += 1
-            self._bytes += size
         return True
 
     def take(self, wanted: InputRange) -> bytes | None:
@@ -130,12 +255,7 @@ class RangesAhead:
             future = of_file.pop(begun).future
             if not of_file:
                 del self._begun[begun.path]
-        future.add_done_callback(lambda _: self._give_back(begun.end - begun.start))
-
-    def _give_back(self, size: int) -> None:
-        with self._lock:
-            self._requests -= 1
-            self._bytes -= size
+        _reads.release(future, begun.end - begun.start)
 
     def of_items(self, items: Sequence[T], ranges: Iterable[tuple[int, InputRange]]) -> Iterator[T]:
         """Yield items in order, while the ranges of later ones are read.

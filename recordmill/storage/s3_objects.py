@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
+import functools
 import hashlib
 import os
 import re
@@ -18,6 +19,7 @@ import threading
 import urllib.parse
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
+from recordmill.storage.read_ahead import SequentialReads
 from recordmill.storage.s3_keys import endpoint_of, key_options
 from recordmill.storage.stores import ArrowFiles, DirectoryEntry, RangeStream, shortened
 
@@ -95,7 +97,8 @@ class S3Files(ArrowFiles):
                 raise shortened(offset + len(data), size)
             return data
 
-        return cast(BinaryIO, RangeStream(read, size))
+        ahead = SequentialReads(read, functools.partial(self.read_range, path), size)
+        return cast(BinaryIO, RangeStream(ahead.read, size, ahead.close))
 
     def delete(self, path: str) -> None:
         """Delete an object.

@@ -11,7 +11,6 @@ import contextlib
 import os
 import pathlib
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,7 +24,6 @@ from recordmill.job.staging import FOLDER, Staging
 from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.stores import ArrowFiles
-from tests.s3_server import CREDENTIALS
 from tests.s3_store import S3Store
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
@@ -322,15 +320,6 @@ def test_an_intent_of_other_rows_is_not_forgotten(jobs, tmp_path):
     assert tree(output) == jobs.trees["other"]
 
 
-@pytest.fixture
-def store(monkeypatch) -> Iterator[S3Store]:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    listener, key = socket.create_server(("127.0.0.1", 0)), CREDENTIALS["AWS_ACCESS_KEY_ID"]
-    with S3Store(listener, access_key=key) as made:
-        yield made
-
-
 def laid_out_in(store: S3Store, jobs: Jobs, folder: str) -> Staging:
     """A dataset in a store, and a job that would publish another over it."""
     for name, content in jobs.trees["old"].items():
@@ -338,8 +327,7 @@ def laid_out_in(store: S3Store, jobs: Jobs, folder: str) -> Staging:
     for part in ("shards", "index", "info", "side"):
         for path in (jobs.staged["new"] / part).iterdir():
             store.put(f"bucket/{folder}/{FOLDER}/job/{part}/{path.name}", path.read_bytes())
-    place = f"endpoint_override={store.address}&scheme=http&region=us-east-1"
-    return Staging.of(Location.parse(f"s3://bucket/{folder}?{place}"), "job")
+    return Staging.of(Location.parse(store.uri(folder)), "job")
 
 
 def tree_in(store: S3Store, folder: str) -> dict[str, bytes]:

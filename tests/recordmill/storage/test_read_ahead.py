@@ -1,6 +1,5 @@
 """Reads ahead: order, bounds, errors at their own file, and nothing for local files."""
 
-import socket
 import threading
 from collections.abc import Iterator
 
@@ -9,20 +8,11 @@ import pytest
 from recordmill.storage import input_files, read_ahead
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file, read_file
-from recordmill.storage.read_ahead import InputRange, RangesAhead
+from recordmill.storage.read_ahead import InputRange, RangesAhead, SequentialReads
 from recordmill.storage.storage_errors import ChangedInputError
-from tests.s3_store import S3Store
 
 PHOTOS = {f"in/{number:03}.jpg": bytes([number]) * (1000 + number) for number in range(120)}
 File = tuple[str, int, int]
-
-
-@pytest.fixture
-def store(monkeypatch) -> Iterator[S3Store]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    with S3Store(socket.create_server(("127.0.0.1", 0)), access_key="known") as made:
-        yield made
 
 
 @pytest.fixture
@@ -30,8 +20,7 @@ def files(store) -> list[File]:
     """The photos as a listing has them."""
     for name, content in PHOTOS.items():
         store.put(f"bucket/{name}", content)
-    options = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
-    folder = Location.parse(f"s3://bucket/in?{options}")
+    folder = Location.parse(store.uri("in"))
     found = [(str(folder / one.name), one.size, one.mtime_ns) for one in folder.list_dir()]
     store.requests.clear()
     return found
@@ -39,13 +28,11 @@ def files(store) -> list[File]:
 
 def is_free() -> bool:
     """Return whether no range is held, which the last answers may still have to become."""
-    ahead = input_files._ahead
-    for thread in [*(ahead._threads._threads if ahead._threads else ())]:
-        assert thread.is_alive()
-    if ahead._threads is not None:
-        ahead._threads.shutdown()
-        ahead._threads = None
-    return (ahead._begun, ahead._requests, ahead._bytes) == ({}, 0, 0)
+    reads = read_ahead._reads
+    if reads.threads is not None:
+        reads.threads.shutdown()
+        reads.threads = None
+    return (input_files._ahead._begun, reads.requests, reads.bytes) == ({}, 0, 0)
 
 
 def test_files_are_read_once_and_in_order(store, files):
@@ -200,3 +187,111 @@ def test_local_files_are_not_read_ahead(tmp_path):
         path.write_bytes(content)
         files.append((str(path), len(content), path.stat().st_mtime_ns))
     assert input_files.read_ahead(files, files) is files
+
+
+LARGE = bytes(range(256)) * 40_960  # 10 MiB
+
+
+class Reads:
+    """A file whose reads are noted."""
+
+    def __init__(self, content: bytes = LARGE) -> None:
+        self.content = content
+        self.direct: list[tuple[int, int]] = []
+        self.ahead: list[tuple[int, int]] = []
+        self.reads = SequentialReads(self.read, self.once, len(content))
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.direct.append((offset, length))
+        return self.content[offset : offset + length]
+
+    def once(self, offset: int, length: int) -> bytes:
+        self.ahead.append((offset, length))
+        return self.content[offset : offset + length]
+
+
+@pytest.mark.parametrize("length", [1 << 20, 300_000, 3_000_001], ids=["piece", "less", "more"])
+def test_what_follows_in_a_file_is_read_ahead(length):
+    file = Reads()
+    found = [file.reads.read(at, length) for at in range(0, len(LARGE) + length, length)]
+    assert b"".join(found) == LARGE
+    assert {len(part) for part in found[: len(LARGE) // length]} == {length}
+    # Each byte is read once, and no read follows another that was not read ahead.
+    assert sum(size for _, size in file.direct + file.ahead) == len(LARGE)
+    assert file.direct[:2] == [(0, length), (length, length)]
+    assert sum(size for _, size in file.direct[2:]) <= (0 if length <= 1 << 20 else length)
+    assert is_free()
+
+
+def test_reads_anywhere_read_nothing_ahead():
+    file = Reads()
+    for at in (5_000_000, 0, 3_000_000, 100):
+        assert file.reads.read(at, 1000) == LARGE[at : at + 1000]
+    assert file.reads.read(len(LARGE), 10) == b""
+    assert file.ahead == []
+    # A member that is skipped does not end a sequence, which then goes on where it is.
+    for at in range(0, 3_000_000, 500_000):
+        assert file.reads.read(at, 1000) == LARGE[at : at + 1000]
+    assert file.direct[-2:] == [(0, 1000), (500_000, 1000)]
+    file.reads.close()
+    assert is_free()
+
+
+@pytest.mark.parametrize("fault", ["error", "short"])
+def test_what_fails_ahead_is_read_again(fault):
+    def once(offset: int, length: int) -> bytes:
+        if offset < 4_000_000:
+            return file.once(offset, length)
+        if fault == "error":
+            raise OSError("reset")
+        return b"x"
+
+    file = Reads()
+    reads = SequentialReads(file.read, once, len(LARGE))
+    found = [reads.read(at, 1 << 20) for at in range(0, len(LARGE), 1 << 20)]
+    assert b"".join(found) == LARGE
+    reads.close()
+    assert is_free()
+
+
+def test_what_follows_is_not_read_beyond_the_budget(monkeypatch):
+    monkeypatch.setattr(read_ahead, "BYTES", 2 << 20)
+    files = [Reads(), Reads()]
+    for at in range(0, len(LARGE), 1 << 20):
+        for file in files:
+            assert file.reads.read(at, 1 << 20) == LARGE[at : at + (1 << 20)]
+            assert read_ahead._reads.bytes <= 2 << 20
+    for file in files:
+        assert file.ahead
+        file.reads.close()
+    assert is_free()
+
+
+def test_streams_of_objects_read_ahead(store):
+    store.put("bucket/large", LARGE)
+    place = Location.parse(store.uri("large"))
+    entry = place.stat()
+    for opened in (
+        lambda: open_file(str(place), size=entry.size, mtime=entry.mtime_ns),
+        place.open_input,
+    ):
+        store.requests.clear()
+        with opened() as file:
+            file.seek(1000)
+            assert file.read(4_000_000) == LARGE[1000:4_001_000]
+            assert read_ahead._reads.requests
+            assert file.read() == LARGE[4_001_000:]
+        assert sum(one.sent for one in store.requests) < 1.5 * len(LARGE)
+        assert is_free()
+
+
+def test_an_object_that_changes_while_it_is_read_in_sequence_is_named(store):
+    store.put("bucket/large", LARGE)
+    place = Location.parse(store.uri("large"))
+    entry = place.stat()
+    with open_file(str(place), size=entry.size, mtime=entry.mtime_ns) as file:
+        assert file.read(3_000_000) == LARGE[:3_000_000]
+        store.put("bucket/large", LARGE[::-1] + b"x")
+        with pytest.raises(ChangedInputError, match="large"):
+            file.read()
+    assert is_free()

@@ -297,8 +297,7 @@ def test_photos_are_read_with_one_request_each(tmp_path, faults):
         kinds = ("failing", "cut", "short", "unsized", "flipped") if faults else ()
         for name, kind in zip(contents, kinds, strict=False):
             store.faults[f"bucket/photos/{name}"] = (kind, 1)
-        options = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
-        source = f"s3://bucket/photos?{options}"
+        source = store.uri("photos")
         assert images("--input", source, "--output", tmp_path / "out", *how) == 0
         gets = [one.key for one in store.requests if one.operation == "GET"]
         heads = [one.key for one in store.requests if one.operation == "HEAD"]

@@ -2,10 +2,9 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,17 +18,8 @@ CONTENT = bytes(range(256)) * 40
 LARGE = CONTENT * 200  # 2 MB, more than a buffer
 
 
-@pytest.fixture
-def store(monkeypatch) -> Iterator[S3Store]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    with S3Store(socket.create_server(("127.0.0.1", 0)), access_key="known") as made:
-        yield made
-
-
 def place_of(store: S3Store, key: str, options: str = "") -> Location:
-    address = f"scheme=http&endpoint_override={store.address}&region=us-east-1"
-    return Location.parse(f"s3://bucket/{key}?{address}{options}")
+    return Location.parse(store.uri(key) + options)
 
 
 def put(store: S3Store, key: str, content: bytes = CONTENT) -> Callable[[], bytes]:
@@ -166,7 +156,7 @@ def read_in_a_process(uri: str, *, folder, variables=()) -> list:
     return json.loads(done.stdout)
 
 
-KEYS = "aws_access_key_id = known\naws_secret_access_key = x\n"
+KEYS = "aws_access_key_id = test\naws_secret_access_key = x\n"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +165,7 @@ KEYS = "aws_access_key_id = known\naws_secret_access_key = x\n"
         ({"credentials": f"[default]\n{KEYS}"}, {}),
         ({"credentials": f"[mine]\n{KEYS}"}, {"AWS_PROFILE": "mine"}),
         ({"config": f"[profile mine]\n{KEYS}"}, {"AWS_PROFILE": "mine"}),
-        ({}, {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "x"}),
+        ({}, {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "x"}),
     ],
     ids=["default", "profile", "config", "variables"],
 )
@@ -197,7 +187,7 @@ def test_keys_are_found_where_the_sdk_finds_them(store, tmp_path, files, variabl
 def test_keys_that_only_the_sdk_gets_are_its_own(store, tmp_path):
     store.put("bucket/a", b"hello")
     (tmp_path / ".aws").mkdir()
-    answer = json.dumps({"Version": 1, "AccessKeyId": "known", "SecretAccessKey": "x"})
+    answer = json.dumps({"Version": 1, "AccessKeyId": "test", "SecretAccessKey": "x"})
     (tmp_path / "keys").write_text(answer)
     process = f"[default]\ncredential_process = cat {tmp_path}/keys\n"
     (tmp_path / ".aws" / "config").write_text(process)
@@ -208,7 +198,7 @@ def test_keys_that_only_the_sdk_gets_are_its_own(store, tmp_path):
 
 def test_the_endpoint_of_the_environment(store, tmp_path):
     store.put("bucket/a", b"hello")
-    keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "x"}
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "x"}
     variables = {**keys, "AWS_ENDPOINT_URL": f"http://{store.address}"}
     uri = "s3://bucket/a?region=us-east-1"
     assert read_in_a_process(uri, folder=tmp_path, variables=variables) == ["hello", True]
@@ -216,7 +206,7 @@ def test_the_endpoint_of_the_environment(store, tmp_path):
 
 def test_options_that_the_client_does_not_take_are_those_of_pyarrow(store, tmp_path):
     store.put("bucket/a", b"hello")
-    keys = {"AWS_ACCESS_KEY_ID": "known", "AWS_SECRET_ACCESS_KEY": "x"}
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "x"}
     uri = str(place_of(store, "a", "&smart_defaults=standard"))
     assert read_in_a_process(uri, folder=tmp_path, variables=keys) == ["hello", False]
 
@@ -234,7 +224,7 @@ def test_options_that_the_client_does_not_take_are_those_of_pyarrow(store, tmp_p
 def test_regions_with_hosts_of_other_domains_are_left_to_pyarrow(options, is_opened, monkeypatch):
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     files = Location.parse(f"s3://bucket/a?{options}").store
     assert isinstance(files, s3_objects.S3Files)

@@ -43,7 +43,7 @@ def test_credentials_of_a_store(tmp_path, monkeypatch, variables, words):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with S3Store(socket.create_server(("127.0.0.1", 0)), access_key="known") as store:
-        uri = f"s3://bucket/in?scheme=http&endpoint_override={store.address}&region=us-east-1"
+        uri = store.uri("in")
         found = find_unreachable({uri: "--input"})
         assert words in found if words else found is None
         # One that may answer later is no reason to refuse a job.
