@@ -25,7 +25,8 @@ from recordmill.storage.storage_errors import ChangedInputError
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.source import Layout, RowSource
 from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
-from recordmill.transforms.sources.folders import references
+from recordmill.transforms.sources.folders import document_extensions, references
+from recordmill.transforms.sources.folders.document_extensions import DocumentExtensions
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
 from recordmill.transforms.sources.rows.values.text_folders import TextFolder
 from recordmill.transforms.sources.rows.values.text_rows import TextRows
@@ -908,6 +909,7 @@ def test_annotations_beside_texts_are_no_documents(end: str, tmp_path: pathlib.P
     assert ([*read.texts], read.notes) == (["0.txt", "1.txt", "2.txt", "3.txt"], ())
     read = read_tree(tmp_path / "*")
     assert (len(read.rows), len(read.notes)) == (8, 1)
+    assert read.notes[0].endswith(f": --input '{tmp_path}/*.txt' reads only the .txt")
     for number in range(1, 4):
         (tmp_path / f"{number}.{end}").unlink()
     (note,) = read_tree(tmp_path).notes
@@ -916,6 +918,60 @@ def test_annotations_beside_texts_are_no_documents(end: str, tmp_path: pathlib.P
     (tmp_path / f"0.{end}").rename(tmp_path / f"all.{end}")
     (note,) = read_tree(tmp_path).notes
     assert note.startswith(f"1 .{end} file among the documents of {tmp_path}, such as all.{end},")
+
+
+def test_annotations_that_do_not_follow_their_texts(tmp_path: pathlib.Path) -> None:
+    for name in ("1.a1", "1.a2", "1.ann", "1.b.txt", "1.txt", "2.txt"):
+        write(tmp_path / name, "x")
+    found = f"1 pair of files in {tmp_path} differs by the extension alone, such as 1.a1 and 1.txt"
+    (note,) = read_tree(tmp_path).notes
+    assert note == f"{found}: --input '{tmp_path}/*.txt' reads only the .txt"
+    (tmp_path / "1.b.txt").unlink()
+    with pytest.raises(ConfigError, match=f"{found}: if only the .txt are documents, pass"):
+        read_tree(tmp_path)
+
+
+@pytest.mark.parametrize("deep", ["", "neg/"])
+def test_annotations_in_another_folder_are_no_documents(deep: str, tmp_path: pathlib.Path) -> None:
+    for number in range(3):
+        write(tmp_path / f"texts/{deep}{number}.txt", "x")
+        write(tmp_path / f"annotations/{deep}{number}.json", "{}")
+    stars = "**/*" if deep else "*"
+    expected = (
+        f"3 names of .txt files in {tmp_path} are also those of .json files in other folders, such"
+        f" as annotations/{deep}0.json and texts/{deep}0.txt: if only the .txt are documents, pass"
+        f" --input '{tmp_path}/texts/{stars}.txt'; if both are, pass --input '{tmp_path}/**/*'"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_tree(tmp_path)
+    assert str(caught.value) == expected
+    assert len(read_tree(tmp_path / f"texts/{stars}.txt").rows) == 3
+    assert len(read_tree(tmp_path / "**/*").rows) == 6
+    for number in range(1, 3):
+        (tmp_path / f"annotations/{deep}{number}.json").unlink()
+    (note,) = read_tree(tmp_path).notes
+    assert note.startswith(f"1 name of .txt files in {tmp_path} is also that of .json files in")
+
+
+def test_equal_names_of_classes_and_numbers_are_documents(tmp_path: pathlib.Path) -> None:
+    for number in range(3):
+        write(tmp_path / f"neg/doc.{number}", "x")
+        write(tmp_path / f"neg/{number}.txt", "x")
+        write(tmp_path / f"pos/{number}.md", "x")
+    assert (len(read_tree(tmp_path).rows), read_tree(tmp_path).notes) == (9, ())
+
+
+def test_pairs_among_many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_extensions, "_HELD", 100)
+    found = DocumentExtensions()
+    for end in ("ann", "txt"):
+        for number in range(5000):
+            found.add(f"{end}s/{number}.{end}")
+    with pytest.raises(ConfigError, match=r"^([\d,]+) names of \.txt files in texts") as caught:
+        found.notes(Inputs.of("texts"), of_folder=True, archived=False)
+    count = int(str(caught.value).split(" ")[0].replace(",", ""))
+    assert 4000 < count < 6000
+    assert len(found._anywhere.files) <= 100
 
 
 @pytest.mark.parametrize("documents", ["file", "line"])

@@ -2,52 +2,133 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
+import zlib
 from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple, Self
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.input_paths import Inputs
 
-_TEXTS = ("txt", "text", "md")
+_USUAL = {"txt": 0, "text": 1, "md": 2}  # extensions of texts by preference
 # Of annotations, markup, settings and programs, which seldom are documents beside texts.
 _ANNOTATIONS = "a1 a2 ann conll conllu iob json lab lbl rel srt tag tags vtt xml"
 _MARKUP = "bib css htm html js sh tex"
 _SETTINGS = "cfg conf ini toml yaml yml"
 _OTHERS = frozenset(f"{_ANNOTATIONS} {_MARKUP} {_SETTINGS}".split())
 _MOST = 1000  # extensions; names such as `alt.atheism.53421` have many
+_HELD = 100_000  # names that are compared; of more, those with a hash below a limit
+_EACH = 8  # files of one name that are compared
+
+
+class _NameSample:
+    """Files by their names without extension: all of them, or a fraction of many.
+
+    Attributes:
+      files: {name: {extension: key}}.
+      scale: Number of names for each one in `files`.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, dict[str, str]] = {}
+        self.scale = 1
+
+    def add(self, name: str, extension: str, key: str) -> None:
+        if not self._is_sampled(name):
+            return
+        files = self.files.setdefault(name, {})
+        if len(files) < _EACH:
+            files.setdefault(extension, key)
+        if len(self.files) > _HELD:
+            self.scale *= 2
+            self.files = {one: found for one, found in self.files.items() if self._is_sampled(one)}
+
+    def _is_sampled(self, name: str) -> bool:
+        return self.scale == 1 or zlib.crc32(name.encode("utf-8", "replace")) % self.scale == 0
+
+
+class _Pairs(NamedTuple):
+    """Documents with the same name and different extensions.
+
+    Attributes:
+      number: Number of pairs, estimated if there are many files.
+      most: Number of the files that have one of these extensions, the one with more files.
+      keep: The extension of the documents.
+      other: The other extension.
+      first: Keys of a pair.
+    """
+
+    number: int
+    most: int
+    keep: str
+    other: str
+    first: tuple[str, str]
+
+    @classmethod
+    def most_common(cls, sample: _NameSample, others: frozenset[str] | None = None) -> Self | None:
+        """Return the pairs of the two extensions that most names have, None without pairs.
+
+        Args:
+          sample: Names.
+          others: Extensions of files that are paired with texts; None for any extensions.
+        """
+        pairs: Counter[tuple[str, str]] = Counter()
+        examples: dict[tuple[str, str], tuple[str, str]] = {}
+        counts: Counter[str] = Counter()
+        for files in sample.files.values():
+            counts.update(files.keys())
+            keep = _texts(files)
+            paired = files.keys() - {keep}
+            if others is not None:
+                paired = paired & others if keep in _USUAL else set()
+            for other in sorted(paired):
+                pairs[keep, other] += 1
+                examples.setdefault((keep, other), (files[keep], files[other]))
+        for pair, count in pairs.most_common(1):
+            most = sample.scale * max(counts[one] for one in pair)
+            one, other = sorted(examples[pair])
+            return cls(sample.scale * count, most, *pair, (one, other))
+        return None
 
 
 class DocumentExtensions:
-    """Counts documents by extension, and pairs of documents that differ only in it.
+    """Counts documents by extension, and pairs of documents of the same name.
 
-    Keys come in the order of a listing, in which such files follow each other.
+    They are a text and its annotations, in one folder or in two: `1.txt` and `1.ann`, or
+    `texts/1.txt` and `annotations/1.ann`.
     """
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # {extension: key}
-        self._pairs: Counter[tuple[str, str]] = Counter()
-        self._examples: dict[tuple[str, str], tuple[str, str]] = {}
-        self._last = "", "", ""  # stem, extension, key
+        self._folders: dict[str, str] = {}  # {extension: folder around its files}
+        self._depths: Counter[str] = Counter()  # {extension: most folders around a file}
+        self._beside = _NameSample()  # by path without extension
+        self._anywhere = _NameSample()  # texts and annotations by name
 
     def add(self, key: str) -> None:
         """Count a document by its key."""
         folder, slash, name = key.rpartition("/")
         stem, dot, end = name.rpartition(".")
-        stem, extension = f"{folder}{slash}{stem}", end.lower()
+        extension = end.lower()
         if not stem or not dot:
             return
         if extension in self._counts or len(self._counts) < _MOST:
             self._counts[extension] += 1
             self._first.setdefault(extension, key)
-        before, other, key_before = self._last
-        if before == stem and other != extension:
-            pair = (min(other, extension), max(other, extension))
-            self._pairs[pair] += 1
-            self._examples.setdefault(pair, (key_before, key))
-        self._last = stem, extension, key
+            self._depths[extension] = max(self._depths[extension], key.count("/"))
+        if extension.isdecimal():  # the number of a document
+            return
+        self._beside.add(f"{folder}{slash}{stem}", extension, key)
+        if extension in _USUAL or extension in _OTHERS:
+            self._anywhere.add(stem, extension, key)
+            around = self._folders.setdefault(extension, folder)
+            while around and f"{folder}/"[: len(around) + 1] != f"{around}/":
+                around = self._folders[extension] = around.rpartition("/")[0]
 
     def notes(self, inputs: Inputs, *, of_folder: bool, archived: bool) -> list[Note]:
         """Return a note on files that are probably not meant as documents.
@@ -58,30 +139,42 @@ class DocumentExtensions:
           archived: Whether the documents are in archives, in which no pattern selects them.
 
         Raises:
-          ConfigError: Most files of a folder have another one beside them that differs by its
-            extension alone, such as annotations.
+          ConfigError: Most files of a folder have another one with the same name and another
+            extension, such as annotations.
         """
-        for (one, other), count in self._pairs.most_common(1):
-            first, second = self._examples[one, other]
-            differ = "differs" if count == 1 else "differ"
-            text = (
-                f"{count_of(count, 'pair')} of files in {inputs} {differ} by the extension alone,"
-                f" such as {first} and {second}"
-            )
-            keep = self._texts(one, other)
+        found = _Pairs.most_common(self._beside)
+        apart = _Pairs.most_common(self._anywhere, _OTHERS)
+        folder = ""
+        if apart is not None and (found is None or 2 * found.number < apart.number):
+            found, folder = apart, self._folder_of(apart)
+        if found is not None:
+            one = found.number == 1
+            if found is apart:
+                text = (
+                    f"{count_of(found.number, 'name')} of .{found.keep} files in {inputs}"
+                    f" {'is' if one else 'are'} also {'that' if one else 'those'} of"
+                    f" .{found.other} files in other folders"
+                )
+            else:
+                text = (
+                    f"{count_of(found.number, 'pair')} of files in {inputs}"
+                    f" {'differs' if one else 'differ'} by the extension alone"
+                )
+            text += f", such as {' and '.join(found.first)}"
             if archived:
                 return [Note("extensions", f"{text}: all of them are documents")]
-            option = self._pattern(inputs, keep)
-            if of_folder and 2 * count >= max(self._counts[one], self._counts[other]):
+            option = self._pattern(inputs, found.keep, folder)
+            if of_folder and 2 * found.number >= found.most:
                 everything = self._pattern(inputs, None)
                 raise ConfigError(
-                    f"{text}: if only the .{keep} are documents, pass {option}; if both are, pass"
-                    f" {everything}"
+                    f"{text}: if only the .{found.keep} are documents, pass {option}; if both are,"
+                    f" pass {everything}"
                 )
-            return [Note("extensions", f"{text}: {option} reads only the .{keep}")]
-        found = [one for one in _TEXTS if one in self._counts]
+            return [Note("extensions", f"{text}: {option} reads only the .{found.keep}")]
+        text = max(
+            filter(self._counts.__contains__, _USUAL), key=self._counts.__getitem__, default=""
+        )
         others = sorted(_OTHERS.intersection(self._counts))
-        text = max(found, key=self._counts.__getitem__, default="")
         others = [one for one in others if self._counts[one] < self._counts[text]]
         if not others:
             return []
@@ -95,15 +188,34 @@ class DocumentExtensions:
             )
         ]
 
-    def _texts(self, *extensions: str) -> str:
-        """Return the extension that is most likely that of documents."""
-        usual = [one for one in _TEXTS if one in extensions]
-        return (usual or sorted(extensions, key=lambda one: (one in _OTHERS, one)))[0]
+    def _folder_of(self, pairs: _Pairs) -> str:
+        """Return the folder of the texts beside that of the annotations; "" if there is none."""
+        first, second = (key.split("/") for key in pairs.first)
+        same = itertools.takewhile(
+            lambda pair: pair[0] == pair[1], zip(first, second, strict=False)
+        )
+        around = self._folders[pairs.keep].split("/")
+        return "/".join(around[: len([*same]) + 1])
 
-    def _pattern(self, inputs: Inputs, extension: str | None) -> str:
-        """Return the option that reads the files of an extension, or all files."""
+    def _pattern(self, inputs: Inputs, extension: str | None, folder: str = "") -> str:
+        """Return the option that reads files.
+
+        Args:
+          inputs: The input.
+          extension: Of the files; None for all files.
+          folder: Folder in the input that holds them.
+        """
         only = inputs.single
-        folder = "FOLDER" if only is None else only.path.rstrip("/")
-        deep = "**/*" if any("/" in key for key in self._first.values()) else "*"
+        if only is not None and extension is not None and only.path.endswith("*"):
+            return f"{option_name('input')} {shlex.quote(f'{only.path}.{extension}')}"
+        root = "FOLDER" if only is None else only.path.rstrip("/")
+        root = f"{root}/{folder}".rstrip("/")
+        levels = max(self._depths.values()) if extension is None else self._depths[extension]
+        deep = "**/*" if levels > len(folder.split("/")) * bool(folder) else "*"
         name = deep if extension is None else f"{deep}.{extension}"
-        return f"{option_name('input')} {shlex.quote(f'{folder}/{name}')}"
+        return f"{option_name('input')} {shlex.quote(f'{root}/{name}')}"
+
+
+def _texts(extensions: Iterable[str]) -> str:
+    """Return the extension that is most likely that of documents."""
+    return min(extensions, key=lambda one: (_USUAL.get(one, len(_USUAL)), one in _OTHERS, one))
