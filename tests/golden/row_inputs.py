@@ -220,13 +220,15 @@ def _messages(count: int = 60) -> list[tuple[str, str]]:
 
 @makes(
     "reviews odd-reviews lines reviews.csv spam.tsv spam.csv articles.csv qa.jsonl "
-    "corpus.jsonl pairs.csv windows-1252.csv odd-texts.jsonl"
+    "corpus.jsonl pairs.csv windows-1252.csv odd-texts.jsonl annotated-texts"
 )
 def _texts(root: pathlib.Path) -> None:
     messages = _messages()
     for n, (label, text) in enumerate(messages[:24]):
         for folder in ("reviews", "odd-reviews"):
             put(root / f"{folder}/{label}/{n:02}.txt", text)
+        put(root / f"annotated-texts/texts/{n:02}.txt", text)
+        put(root / f"annotated-texts/annotations/{n:02}.ann", f"T1\tspan 0 3\t{text[:3]}")
     put(root / "odd-reviews/ham/empty.txt", " \n")
     put(root / "odd-reviews/ham/latin.txt", b"caf\xe9")
     rows = [("bad" if n % 3 else "good", f"review {n} is {n % 7}") for n in range(90)]
