@@ -10,14 +10,16 @@ query holds options of pyarrow's filesystem. Access keys are taken from the envi
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 __all__ = [
     "DirectoryEntry",
@@ -364,22 +367,32 @@ class Location:
             self.store.sync_folder(path)
 
 
-def for_each(call: Callable[[T], object], items: Collection[T], *, at: Location) -> None:
-    """Call a function with each item, in parallel if the files are in a store.
+def for_each(call: Callable[[T], object], items: Iterable[T], *, at: Location) -> None:
+    """Call a function with each item, as `results_of_each` does."""
+    for _ in results_of_each(call, items, at=at):
+        pass
 
-    at: a place on the filesystem of the files.
+
+def results_of_each(call: Callable[[T], R], items: Iterable[T], *, at: Location) -> Iterator[R]:
+    """Yield the result of a call for each item, in their order; in a store calls run in parallel.
+
+    At most 16 results are in memory, one for local files. at: a place on the filesystem of the
+    files.
 
     Raises the error of the first call that fails, after those that have begun.
     """
-    if at.is_local or len(items) < 2:
-        for item in items:
-            call(item)
+    if at.is_local:
+        yield from map(call, items)
         return
-    with ThreadPoolExecutor(min(len(items), _SIDE_BY_SIDE)) as pool:
-        calls = [pool.submit(call, item) for item in items]
+    left = iter(items)
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        begun = collections.deque(
+            pool.submit(call, item) for item in itertools.islice(left, _SIDE_BY_SIDE)
+        )
         try:
-            for one in calls:
-                one.result()
+            while begun:
+                yield begun.popleft().result()
+                begun.extend(pool.submit(call, item) for item in itertools.islice(left, 1))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -28,7 +28,7 @@ from recordmill.format.file_names import index_of
 from recordmill.format.shard_index import read_index, read_rows
 from recordmill.format.typed_json import read_as
 from recordmill.job.staging import ShardInfo, Staging, to_json
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, results_of_each
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
@@ -67,14 +67,18 @@ def hash_halves(
 def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Staging) -> BucketReport:
     """Report on the contents of a bucket, and write its leaks and conflicts into staging."""
     bucket, shards = bucket_halves
-    indexes: dict[str, pa.Table] = {}
     halves: dict[tuple[str, str], UInt64Array] = {}
+    unread = []
     for split, name, piece in shards:
-        if piece != _UNREAD:
-            halves[split, name] = np.frombuffer(spill.get_bytes(piece, staging), np.uint64)
+        if piece == _UNREAD:
+            unread.append((split, name))
         else:
-            indexes[name] = _read(staging.place(name))
-            halves[split, name] = content_halves(indexes[name])
+            halves[split, name] = np.frombuffer(spill.get_bytes(piece, staging), np.uint64)
+    places = [staging.place(name) for _, name in unread]
+    indexes: dict[str, pa.Table] = {}
+    for one, index in zip(unread, results_of_each(_read, places, at=staging.root), strict=True):
+        indexes[one[1]] = index
+        halves[one] = content_halves(index)
     records = sum(map(len, halves.values()))
     repeated = repeated_halves(np.concatenate(list(halves.values())))
     suspects = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from recordmill.format.manifest import RECIPES, Manifest
 from recordmill.format.recipes import SCHEMA, write_recipes
 from recordmill.job.staging import ShardInfo, Staging
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, results_of_each
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
 from recordmill.transforms.staged.arrow_files import read_checked
@@ -62,14 +61,19 @@ def assemble_recipes(manifest: Manifest, run: RunSpec) -> None:
 
 
 def _shards(manifest: Manifest, staging: Staging) -> Iterator[pa.Table]:
-    for _, split in sorted(manifest.splits.items()):
-        for shard in split.shards:
-            if shard.records:
-                place = staged_recipes(staging, shard.file)
-                yield read_checked(place, functools.partial(_read, place))
+    places = [
+        staged_recipes(staging, shard.file)
+        for _, split in sorted(manifest.splits.items())
+        for shard in split.shards
+        if shard.records
+    ]
+    return results_of_each(_read, places, at=staging.root)
 
 
 def _read(place: Location) -> pa.Table:
-    found = pa.ipc.open_file(open_arrow(place)).read_all()
-    found.validate()
-    return found
+    def read() -> pa.Table:
+        found = pa.ipc.open_file(open_arrow(place)).read_all()
+        found.validate()
+        return found
+
+    return read_checked(place, read)
