@@ -115,6 +115,23 @@ class S3Files(ArrowFiles):
                 return
         super().delete(path)
 
+    def delete_tree(self, path: str) -> None:
+        """Delete all objects of a folder, as `delete` does."""
+        client = self._open_client() if _is_plain(path) else None
+        if client is not None:
+            import obstore
+
+            folder = self.path(path).partition("/")[2]
+            has_marker = False
+            with contextlib.suppress(OSError, obstore.exceptions.BaseError):
+                for some in obstore.list(client, folder):
+                    keys = [one["path"] for one in some]
+                    obstore.delete(client, keys)
+                    has_marker |= folder in keys  # FOLDER/, whose name obstore does not take
+                if not has_marker:
+                    return
+        super().delete_tree(path)
+
     def _get(
         self, path: str, offset: int, length: int, *, is_whole: bool
     ) -> obstore.GetResult | None:

@@ -35,6 +35,18 @@ def sent(store: S3Store) -> list[tuple[str, str]]:
     return [(one.operation, one.part) for one in store.requests]
 
 
+@pytest.mark.parametrize("odd", ["", "in/x/", "in/x/a//b", "in/x/./c"])
+def test_a_folder_is_deleted_without_a_trace(store, odd):
+    for key in ("in/x/a", "in/x/b/c", "in/x/b/\u00fc +%20", "in/xy", *filter(None, [odd])):
+        store.put(f"bucket/{key}", b"" if key.endswith("/") else b"x")
+    place = place_of(store, "in/x")
+    place.delete_tree()
+    assert store.names("bucket/in/x") == ["bucket/in/xy"]
+    if not odd:
+        assert [operation for operation, _ in sent(store)] == ["LIST", "POST"]
+    place.delete_tree()
+
+
 @pytest.mark.parametrize("content", [CONTENT, b"x", b""], ids=["long", "short", "empty"])
 def test_an_object_is_read_with_one_request(store, content):
     read = put(store, "a b+c%20\u00fc?.jpg", content)
