@@ -236,7 +236,8 @@ def _masks(root: pathlib.Path) -> None:
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
     "coco-splits keypoints.json hub-boxes captions.csv odd-captions.token "
-    "labelme labelme-flags cvat.xml hub-tables coco-names csv-splits dota pose odd-yolo"
+    "labelme labelme-flags cvat.xml hub-tables coco-names csv-splits dota pose odd-yolo "
+    "coco-and-ids coco-and-yolo"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -285,6 +286,7 @@ def _annotated(root: pathlib.Path) -> None:
             f"<annotation><filename>{name}</filename>{size}{voc}</annotation>",
         )
         put(root / f"yolo/{stem}.txt", yolo)
+        put(root / f"coco-and-yolo/labels/{stem}.txt", yolo)
         image = (root / "coco" / name).read_bytes()
         put(root / f"csv-splits/{split}/{name}", image)
         for folder, text in (
@@ -342,6 +344,9 @@ def _annotated(root: pathlib.Path) -> None:
         box = f'xtl="{x}" ytl="{y}" xbr="{x + w}" ybr="{y + h}"'
         cvat += f'<box label="kind 2" {box} rotation="15.5"/></image>'
     put(root / "cvat.xml", f"{cvat}</annotations>")
+    for folder in ("coco-and-ids", "coco-and-yolo"):
+        put(root / folder / "instances.json", (root / "instances.json").read_bytes())
+    put(root / "coco-and-ids/category_ids.txt", "1 kind 1\n2 kind 2\n")
     for split, part in (("train", range(6)), ("test", range(6, 10))):
         lines = []
         for number in part:

@@ -1186,13 +1186,13 @@ def test_lists_of_voc_for_each_class_are_not_annotations(tmp_path):
         ({"names.txt": "cat\n", "flags.txt": "dog\n"}, None),
         (
             {"voc/0.xml": "<annotation/>", "names.txt": "cat\n"},
-            "holds 1 .json and 1 .xml files: name the format with --annotation-format, labelme or"
-            " voc",
+            "formats, photos/0.json (labelme) and voc/0.xml (voc): name the format with"
+            " --annotation-format, labelme or voc",
         ),
         (
             {"voc/0.xml": "<annotation/>", "voc/1.xml": "<annotation/>", "a/0.txt": "0 1 1 1 1"},
-            "holds 2 .xml, 1 .json and 1 .txt files: name the format with --annotation-format, voc,"
-            " labelme or yolo",
+            "formats, .xml files such as voc/0.xml (voc), photos/0.json (labelme) and a/0.txt"
+            " (yolo): name the format with --annotation-format, voc, labelme or yolo",
         ),
     ],
     ids=["texts", "voc", "yolo"],
@@ -1205,6 +1205,70 @@ def test_labelme_is_recognised_beside_files_of_other_formats(files, why, tmp_pat
         assert why in " ".join(capsys.readouterr().err.split())
         argv += ("--annotation-format", "labelme")
     assert len(found(make(tmp_path / "out", *argv))[0]["photos/0.png"]) == 4
+
+
+_BOX_OF_YOLO = "0 0.5 0.5 0.2 0.2\n"
+_BOXES_OF_COCO = {
+    "images": [{"id": 1, "file_name": "0.png", "width": 100, "height": 60}],
+    "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 6, 20, 18]}],
+    "categories": [{"id": 1, "name": "cat"}],
+}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"category_ids.txt": "1 cat\n2 dog\n"},
+        {"splits/a_ids.txt": "0\n", "splits/b_ids.txt": "000001\n"},
+        {"texts/0.txt": "A cat.\n", "classes/0.txt": "3\n", "config.xml": "<config/>"},
+        {"gt/0.txt": "cat 10 6 30 24\n", "empty/0.txt": ""},
+        {"notes.csv": "id,note\n1,none\n", "metadata.jsonl": '{"file_name": "0.png"}\n'},
+    ],
+)
+def test_content_decides_the_format_of_a_folder(others, tmp_path):
+    root = put(tmp_path / "in", {"images/0.png": "", **others})
+    (root / "instances.json").write_text(json.dumps(_BOXES_OF_COCO))
+    given = ("--input", root / "images", "--annotations", root, "--splits", "train=1")
+    assert found(make(tmp_path / "out", *given, *_WHOLE))[0] == {
+        "0.png": [("cat", (10, 6, 30, 24))]
+    }
+
+
+@pytest.mark.parametrize(
+    ("others", "shown", "format_"),
+    [
+        (
+            {"classes.txt": "cat\n", "labels/0.txt": _BOX_OF_YOLO, "labels/1.txt": _BOX_OF_YOLO},
+            ".txt files such as labels/0.txt (yolo)",
+            "yolo",
+        ),
+        ({"Annotations/0.xml": _CAT}, "Annotations/0.xml (voc)", "voc"),
+    ],
+)
+def test_coco_beside_another_format_is_an_error(others, shown, format_, tmp_path, capsys):
+    root = put(tmp_path / "in", {"images/0.png": "", "images/1.png": "", **others})
+    (root / "instances.json").write_text(json.dumps(_BOXES_OF_COCO))
+    given = ("--input", root / "images", "--annotations", root, "--unannotated", "keep")
+    given += ("--splits", "train=1", *_WHOLE)
+    assert images(*given, "--output", tmp_path / "out") == 2
+    assert " ".join(capsys.readouterr().err.split()).endswith(
+        f"--annotations {root}: the folder holds annotations of several formats, {shown} and"
+        f" instances.json (coco): name the format with --annotation-format, {format_} or coco, or"
+        f" pass --annotations {root}/instances.json"
+    )
+    expected = {"yolo": (40, 24, 60, 36), "voc": (10, 6, 30, 24), "coco": (10, 6, 30, 24)}
+    for name in (format_, "coco"):
+        made = make(tmp_path / name, *given, "--annotation-format", name)
+        ((label, corners),) = found(made)[0]["0.png"]
+        assert (label, [*map(round, corners)]) == ("cat", [*expected[name]])
+
+
+def test_json_of_other_tools_beside_yolo_is_not_coco(tmp_path):
+    files = {"images/0.png": "", "labels/0.txt": _BOX_OF_YOLO, "classes.txt": "cat\n"}
+    files["notes.json"] = '{"categories": [{"id": 0, "name": "cat"}], "info": {}}'
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1")
+    assert [*found(make(tmp_path / "out", *given, *_WHOLE))[0]] == ["images/0.png"]
 
 
 def test_drawn_boxes_and_names_of_classes_beside_voc_are_skipped(tmp_path):

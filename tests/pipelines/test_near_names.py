@@ -214,8 +214,9 @@ def test_annotations_of_two_formats_are_an_error(tmp_path, capsys):
     given = annotated(tmp_path, txt=("train/0.txt", "train/1.txt"))
     assert run("images", *given, "--output", tmp_path / "out") == 2
     assert (
-        "the folder holds 5 .xml and 2 .txt files: name the format with --annotation-format, voc"
-        " or yolo"
+        "the folder holds annotations of several formats, .xml files such as train/0.xml (voc) and"
+        " .txt files such as train/0.txt (yolo): name the format with --annotation-format, voc or"
+        " yolo"
     ) in printed(capsys)
     made = make(tmp_path / "out", *given, "--annotation-format", "voc")
     assert made.manifest.ledger.records.written == 5

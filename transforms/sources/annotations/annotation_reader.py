@@ -4,59 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from recordmill.errors import ConfigError
-from recordmill.format.file_content import HEAD, identify
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.annotations.formats.annotation_files import (
-    format_by_key,
-    open_voc,
+from recordmill.transforms.sources.annotations.format_detection import (
+    AnnotationFormat,
+    guess_format,
 )
+from recordmill.transforms.sources.annotations.formats.annotation_files import open_voc
 from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
-from recordmill.transforms.sources.annotations.formats.box_tables import (
-    box_files,
-    holds_boxes,
-    read_boxes,
-)
-from recordmill.transforms.sources.annotations.formats.captions import holds_captions, read_captions
-from recordmill.transforms.sources.annotations.formats.coco import coco_files, is_coco, read_coco
-from recordmill.transforms.sources.annotations.formats.cvat import is_cvat, read_cvat
-from recordmill.transforms.sources.annotations.formats.dota import is_dota, open_dota
-from recordmill.transforms.sources.annotations.formats.hub_metadata import (
-    METADATA,
-    NAME,
-    read_metadata,
-)
-from recordmill.transforms.sources.annotations.formats.labelme import (
-    labelme_content,
-    open_labelme,
-    read_flags,
-)
+from recordmill.transforms.sources.annotations.formats.box_tables import box_files, read_boxes
+from recordmill.transforms.sources.annotations.formats.captions import read_captions
+from recordmill.transforms.sources.annotations.formats.coco import coco_files, read_coco
+from recordmill.transforms.sources.annotations.formats.cvat import read_cvat
+from recordmill.transforms.sources.annotations.formats.dota import open_dota
+from recordmill.transforms.sources.annotations.formats.hub_metadata import read_metadata
+from recordmill.transforms.sources.annotations.formats.labelme import open_labelme, read_flags
 from recordmill.transforms.sources.annotations.formats.yolo import open_yolo
-from recordmill.transforms.sources.files.skipped_names import skipped_among_media
-from recordmill.transforms.sources.files.walks import File, walk
-
-AnnotationFormat = Literal[
-    "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"
-]
-_OTHERS = 0.1  # largest ratio of files of another format, such as texts, to annotations
-_WORD = 64  # bytes at the beginning of a text
-_FEW_TEXTS = 5  # files that are opened to find whether they are captions, or of LabelMe
-_LOOKED_AT = 100  # JSON and CSV files of a folder that are opened to find its format
-_ENDS: Mapping[str, str] = {"voc": ".xml", "yolo": ".txt", "labelme": ".json"}
-_EXTENSIONS: dict[str, AnnotationFormat] = {
-    "json": "coco",
-    "jsonl": "hub",
-    "xml": "cvat",
-    "csv": "csv",
-    "tsv": "captions",
-    "txt": "captions",
-    "token": "captions",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -227,155 +194,3 @@ _TRAITS: Mapping[AnnotationFormat, _Traits] = {
     "csv": _Traits(_open_csv, in_folder=None, several=True),
     "captions": _Traits(_open_captions, in_folder=None, several=True),
 }
-
-
-def guess_format(place: Location) -> AnnotationFormat:
-    """Return the format of annotations, by the extension of a file, or of the files in a folder.
-
-    A folder without files of VOC, YOLO and LabelMe may hold files of COCO, the Hugging Face hub or
-    CSV. LabelMe's files without any shape are read for their flags.
-
-    Raises:
-      ConfigError: no extension is that of annotations, or the folder holds two formats.
-    """
-    if not place.is_dir():
-        found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
-        may_be = found in ("csv", "hub")
-        found = "captions" if may_be and holds_captions(place) else found
-    else:
-        files = _FolderFiles.of(place)
-        found = files.format_per_image(place)
-        if found in (None, "labelme") or (found == "yolo" and files.are_prose):
-            found = files.format_of_all() or found
-        is_prose = found == "yolo" and files.are_prose
-        if (is_prose or found is None) and (table := files.table_of_captions) is not None:
-            raise ConfigError(
-                f"{option_name('annotations', place)}: {table.name} in the folder holds the"
-                f" captions of many images: pass {option_name('annotations', table)}"
-            )
-        if is_prose:
-            raise ConfigError(
-                f"{option_name('annotations', place)}: .txt files such as {files.texts[0]} hold no"
-                f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
-                f" reads them beside the images of {option_name('input')}"
-            )
-    if found is None:
-        raise ConfigError(
-            f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
-            " file, or a folder of such files; name the format with"
-            f" {option_name('annotation_format')}"
-        )
-    return found
-
-
-class _FolderFiles(NamedTuple):
-    """Files in a folder that may hold annotations.
-
-    Attributes:
-      counts: Number of files with the annotations of an image, by format.
-      xml: The first XML file of them.
-      texts: The first .txt files of them.
-      documents: JSON files.
-      tables: CSV files.
-      metadata: The first file of metadata of the hub.
-    """
-
-    counts: Counter[AnnotationFormat]
-    xml: Location | None
-    texts: Sequence[Location]
-    documents: Sequence[Location]
-    tables: Sequence[Location]
-    metadata: Location | None
-
-    @classmethod
-    def of(cls, folder: Location) -> _FolderFiles:
-        """List a folder."""
-        counts: Counter[AnnotationFormat] = Counter()
-        by_end: dict[str, list[Location]] = {"xml": [], "txt": [], "json": [], "csv": []}
-        metadata: Location | None = None
-        json_files = 0
-        for finding in walk(folder, skipped_among_media, depth=1):
-            if not isinstance(finding, File):
-                continue
-            name = finding.key.rpartition("/")[2]
-            by_name = format_by_key(finding.key)
-            counts.update([] if by_name is None else [by_name])
-            if metadata is None and name in METADATA:
-                metadata = Location.parse(finding.path)
-            end = name.rpartition(".")[2].lower()
-            json_files += end == "json"
-            is_other = by_name is None and end in ("xml", "txt")
-            if end in by_end and len(by_end[end]) < _LOOKED_AT and not is_other:
-                by_end[end].append(Location.parse(finding.path))
-        if counts and any(map(labelme_content, by_end["json"][:_FEW_TEXTS])):
-            counts["labelme"] = json_files
-        return cls(
-            counts=counts,
-            xml=next(iter(by_end["xml"]), None),
-            texts=by_end["txt"][:_FEW_TEXTS],
-            documents=by_end["json"],
-            tables=by_end["csv"],
-            metadata=metadata,
-        )
-
-    @property
-    def are_prose(self) -> bool:
-        """True if the texts are not of YOLO."""
-        return all(map(_is_prose, self.texts))
-
-    @property
-    def table_of_captions(self) -> Location | None:
-        """The first table of captions."""
-        return next(filter(holds_captions, (*self.tables, *self.texts)), None)
-
-    def format_per_image(self, folder: Location) -> AnnotationFormat | None:
-        """Return the format of the files with the annotations of an image; None without any.
-
-        Raises:
-          ConfigError: They have two formats.
-        """
-        counts = self.counts
-        if len(counts) > 1 and "yolo" in counts and self.are_prose:
-            counts = Counter({name: count for name, count in counts.items() if name != "yolo"})
-        if not counts:
-            return None
-        (most, count), *others = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-        if others and others[0][1] > count * _OTHERS:
-            names = [most, *(name for name, _ in others)]
-            held = [f"{counts[name]} {_ENDS[name]}" for name in names]
-            raise ConfigError(
-                f"{option_name('annotations', folder)}: the folder holds"
-                f" {', '.join(held[:-1])} and {held[-1]} files: name the format with"
-                f" {option_name('annotation_format')}, {', '.join(names[:-1])} or {names[-1]}"
-            )
-        if most == "yolo":
-            return "dota" if any(map(is_dota, self.texts)) else most
-        return "cvat" if self.xml is not None and is_cvat(self.xml) else most
-
-    def format_of_all(self) -> AnnotationFormat | None:
-        """Return the format of the files with the annotations of many images, or of LabelMe."""
-        flagged = []
-        for document in self.documents:
-            if is_coco(document):
-                return "coco"
-            content = labelme_content(document)
-            if content == "shapes":
-                return "labelme"
-            flagged += [] if content is None else [content == "flags"]
-        if flagged:
-            return "flags" if any(flagged) else "labelme"
-        if self.metadata is not None and holds_captions(self.metadata):
-            return "captions"
-        if self.metadata is not None and self.metadata.name == NAME:
-            return "hub"
-        return "csv" if any(map(holds_boxes, self.tables)) else None
-
-
-def _is_prose(file: Location) -> bool:
-    """Return whether a text begins with a word instead of a number, unlike files of YOLO."""
-    with file.open_input() as data:
-        head = data.read(HEAD)
-    if identify(head) is not None:  # the reader names the content
-        return False
-    words = head[:_WORD].decode("utf-8", "replace").split()
-    return bool(words) and not words[0][0].isdigit() and words[0][0] not in "+-."

@@ -452,14 +452,14 @@ def coco_files(place: Location) -> list[Location]:
       ConfigError: there are none.
     """
     found = files_of(place, ".json")
-    if place.is_dir() and not (found := [file for file in found if _has_boxes_or_captions(file)]):
+    if place.is_dir() and not (found := [file for file in found if has_boxes_or_captions(file)]):
         raise ConfigError(
             f"{option_name('annotations')}: found no JSON file of COCO in {place}: check the path"
         )
     return found
 
 
-def _has_boxes_or_captions(file: Location) -> bool:
+def has_boxes_or_captions(file: Location) -> bool:
     """Return whether the first annotation of a file is a box or a caption.
 
     Others in a folder of COCO only name images (`image_info_test2017.json`), or describe masks in

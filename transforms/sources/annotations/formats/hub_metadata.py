@@ -45,8 +45,15 @@ METADATA = (NAME, "metadata.csv")  # in CSV, there are no lists of boxes
 CATEGORIES = ("categories", "category", "labels", "label", "classes", "class")
 _KNOWN = frozenset(("bbox", "id", "area", *CATEGORIES))
 _CARD = "README.md"  # whose first lines are YAML between lines of dashes
+_HEAD = 1 << 16  # bytes
 _SHOWN = 60  # characters of a value in a message
 _FEW = 3  # numbers of categories in a note
+
+
+def holds_objects(file: Location) -> bool:
+    """Return whether a file of metadata begins with lines that have objects."""
+    with file.open_input() as data:
+        return file.name == NAME and b'"objects"' in data.read(_HEAD)
 
 
 def read_metadata(places: Sequence[Location], classes: Sequence[str] | None) -> AnnotationTable:

@@ -1,0 +1,263 @@
+"""Detection of the format of annotations from the names and the content of files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from recordmill.errors import ConfigError
+from recordmill.format.file_content import HEAD, identify
+from recordmill.option_names import option_name
+from recordmill.storage.files import Location
+from recordmill.transforms.sources.annotations.formats.annotation_files import format_by_key
+from recordmill.transforms.sources.annotations.formats.box_tables import holds_boxes
+from recordmill.transforms.sources.annotations.formats.captions import holds_captions
+from recordmill.transforms.sources.annotations.formats.coco import has_boxes_or_captions, is_coco
+from recordmill.transforms.sources.annotations.formats.cvat import is_cvat
+from recordmill.transforms.sources.annotations.formats.dota import is_dota
+from recordmill.transforms.sources.annotations.formats.hub_metadata import (
+    METADATA,
+    NAME,
+    holds_objects,
+)
+from recordmill.transforms.sources.annotations.formats.labelme import labelme_content
+from recordmill.transforms.sources.files.skipped_names import skipped_among_media
+from recordmill.transforms.sources.files.walks import File, walk
+
+AnnotationFormat = Literal[
+    "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"
+]
+_RARE = 0.1  # ratio of files of another format to annotations of images that is ignored
+_WORD = 64  # bytes at the beginning of a text
+_OF_FOLDER = 5  # texts, or XML files, that are opened in each folder
+_IN_ALL = 20  # texts, or XML files, or files of LabelMe, that are opened
+_LOOKED_AT = 100  # JSON and CSV files of a folder that are opened to find its format
+_EXTENSIONS: dict[str, AnnotationFormat] = {
+    "json": "coco",
+    "jsonl": "hub",
+    "xml": "cvat",
+    "csv": "csv",
+    "tsv": "captions",
+    "txt": "captions",
+    "token": "captions",
+}
+_ONE_FILE = ("coco", "cvat", "csv", "hub")  # formats of files with many images
+_VOC = re.compile(rb"<(\w+:)?annotation\b")
+# A line of at least a class and a box.
+_YOLO = re.compile(rb"\A(\xef\xbb\xbf)?\s*\d+(\.\d*)?([ \t]+[-+.\deE]+){4}")
+
+
+def guess_format(place: Location) -> AnnotationFormat:
+    """Return the format of annotations: of a file by its extension, of a folder by its files.
+
+    LabelMe's files without any shape are read for their flags.
+
+    Raises:
+      ConfigError: No extension or content is that of annotations, or the folder holds several
+        formats.
+    """
+    found = _of_folder(place) if place.is_dir() else _of_file(place)
+    if found is None:
+        raise ConfigError(
+            f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
+            " file, or a folder of such files; name the format with"
+            f" {option_name('annotation_format')}"
+        )
+    return found
+
+
+def _of_file(place: Location) -> AnnotationFormat | None:
+    found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
+    return "captions" if found in ("csv", "hub") and holds_captions(place) else found
+
+
+def _of_folder(place: Location) -> AnnotationFormat | None:
+    """Return the format of the files in a folder, None if it is unknown. Raises ConfigError."""
+    files = _FolderFiles.of(place)
+    found = [*files.formats()]
+    if len(found) > 1:  # the JSON of other tools may have members of COCO
+        found = [one for one in found if one.format != "coco" or has_boxes_or_captions(one.first)]
+    if len(found) > 1:
+        raise ConfigError(_several_message(place, found))
+    if found:
+        return found[0].format
+    if any(map(holds_captions, files.metadata)):
+        return "captions"
+    if files.counts["txt"] and not (files.texts and all(map(_is_prose, files.texts))):
+        return "yolo"  # its reader describes what is wrong
+    if files.counts["xml"]:
+        return "voc"
+    if (table := next(filter(holds_captions, (*files.tables, *files.texts)), None)) is not None:
+        raise ConfigError(
+            f"{option_name('annotations', place)}: {table.name} in the folder holds the"
+            f" captions of many images: pass {option_name('annotations', table)}"
+        )
+    if files.texts:
+        raise ConfigError(
+            f"{option_name('annotations', place)}: .txt files such as {files.texts[0]} hold no"
+            f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
+            f" reads them beside the images of {option_name('input')}"
+        )
+    return "hub" if any(one.name == NAME for one in files.metadata) else None
+
+
+class _Found(NamedTuple):
+    """Files of a format.
+
+    Attributes:
+      format: The format.
+      number: Number of its files, estimated by those that were opened.
+      first: One of them.
+    """
+
+    format: AnnotationFormat
+    number: int
+    first: Location
+
+    def described(self, folder: Location) -> str:
+        """Return a description for messages."""
+        key = str(self.first).removeprefix(str(folder)).lstrip("/")
+        if self.number == 1:
+            return f"{key} ({self.format})"
+        return f".{_end(self.first)} files such as {key} ({self.format})"
+
+
+def _several_message(folder: Location, found: Sequence[_Found]) -> str:
+    """Return the message on several formats in a folder."""
+    held = [one.described(folder) for one in found]
+    names = [one.format for one in found]
+    alone = [one.first for one in found if one.number == 1 and one.format in _ONE_FILE]
+    way = f", or pass {option_name('annotations', alone[0])}" if alone else ""
+    return (
+        f"{option_name('annotations', folder)}: the folder holds annotations of several formats,"
+        f" {', '.join(held[:-1])} and {held[-1]}: name the format with"
+        f" {option_name('annotation_format')}, {', '.join(names[:-1])} or {names[-1]}{way}"
+    )
+
+
+class _FolderFiles(NamedTuple):
+    """Files in a folder that may hold annotations.
+
+    Attributes:
+      counts: Number of files by extension, without texts of a project.
+      xml: XML files, some of each folder.
+      texts: Texts that are not empty, some of each folder.
+      documents: JSON files.
+      tables: CSV files.
+      metadata: The first file of metadata of the hub, if there is one.
+    """
+
+    counts: Counter[str]
+    xml: Sequence[Location]
+    texts: Sequence[Location]
+    documents: Sequence[Location]
+    tables: Sequence[Location]
+    metadata: Sequence[Location]
+
+    @classmethod
+    def of(cls, folder: Location) -> _FolderFiles:
+        """List a folder."""
+        counts: Counter[str] = Counter()
+        by_end: dict[str, list[Location]] = {"xml": [], "txt": [], "json": [], "csv": []}
+        of_folder: Counter[tuple[str, str]] = Counter()
+        metadata: list[Location] = []
+        for finding in walk(folder, skipped_among_media, depth=1):
+            if not isinstance(finding, File):
+                continue
+            inside, _, name = finding.key.rpartition("/")
+            if not metadata and name in METADATA:
+                metadata.append(Location.parse(finding.path))
+            end = name.rpartition(".")[2].lower()
+            per_image = end in ("xml", "txt")
+            if end not in by_end or (per_image and format_by_key(finding.key) is None):
+                continue
+            counts[end] += 1
+            if per_image and (of_folder[inside, end] >= _OF_FOLDER or not finding.size):
+                continue
+            of_folder[inside, end] += 1
+            if len(by_end[end]) < (_IN_ALL if per_image else _LOOKED_AT):
+                by_end[end].append(Location.parse(finding.path))
+        return cls(
+            counts=counts,
+            xml=by_end["xml"],
+            texts=by_end["txt"],
+            documents=by_end["json"],
+            tables=by_end["csv"],
+            metadata=metadata,
+        )
+
+    def formats(self) -> Iterator[_Found]:
+        """Yield the formats that the content of the files shows, but for captions."""
+        labelme, coco = self._of_documents()
+        dota = self._of_images("dota", self.texts, is_dota)
+        yolo = self._of_images("yolo", self.texts, _holds_yolo)
+        voc = self._of_images("voc", self.xml, _holds_voc)
+        of_images = [one for one in (voc, dota or yolo, labelme) if one is not None]
+        of_images.sort(key=lambda one: (-one.number, one.format))
+        yield from (one for one in of_images if one.number > _RARE * of_images[0].number)
+        of_all: list[tuple[AnnotationFormat, list[Location]]] = [
+            ("coco", coco),
+            ("cvat", [*filter(is_cvat, self.xml)]),
+            ("csv", [*filter(holds_boxes, self.tables)]),
+            ("hub", [*filter(holds_objects, self.metadata)]),
+        ]
+        yield from (_Found(name, len(files), files[0]) for name, files in of_all if files)
+
+    def _of_images(
+        self,
+        name: AnnotationFormat,
+        files: Sequence[Location],
+        is_of_format: Callable[[Location], bool],
+    ) -> _Found | None:
+        """Return the files of a format with a file per image, given some of their extension."""
+        if not (found := [*filter(is_of_format, files)]):
+            return None
+        number = self.counts[_end(found[0])] * len(found) // len(files)
+        return _Found(name, max(number, 1), found[0])
+
+    def _of_documents(self) -> tuple[_Found | None, list[Location]]:
+        """Return the files of LabelMe, and those of COCO."""
+        coco: list[Location] = []
+        contents: dict[str, Location] = {}  # {what a file of LabelMe holds: the first such file}
+        number = 0  # of files of LabelMe
+        for document in self.documents:
+            if is_coco(document):
+                coco.append(document)
+            elif (content := labelme_content(document)) is not None:
+                number += 1
+                contents.setdefault(content, document)
+                if "shapes" in contents and number >= _IN_ALL:
+                    break
+        if not contents:
+            return None, coco
+        found = next(one for one in ("shapes", "flags", "nothing") if one in contents)
+        name: AnnotationFormat = "flags" if found == "flags" else "labelme"
+        return _Found(name, max(self.counts["json"] - len(coco), 1), contents[found]), coco
+
+
+def _end(place: Location) -> str:
+    return place.name.rpartition(".")[2].lower()
+
+
+def _head(file: Location) -> bytes:
+    with file.open_input() as data:
+        return data.read(HEAD)
+
+
+def _holds_voc(file: Location) -> bool:
+    return _VOC.search(_head(file)) is not None
+
+
+def _holds_yolo(file: Location) -> bool:
+    return _YOLO.search(_head(file)) is not None
+
+
+def _is_prose(file: Location) -> bool:
+    """Return whether a text begins with a word instead of a number, unlike files of YOLO."""
+    head = _head(file)
+    if identify(head) is not None:  # the reader names the content
+        return False
+    words = head[:_WORD].decode("utf-8", "replace").split()
+    return bool(words) and not words[0][0].isdigit() and words[0][0] not in "+-."
