@@ -3,7 +3,8 @@
     recordmill text --input reviews.csv --output out/ --tokenizer words --max-length 256
 
 The input is a file of rows (CSV, TSV, JSONL, Parquet, Arrow, Avro, TFRecord, plain lines), a glob
-pattern or a folder of such files, or a folder of `class/...` or `split/class/...` with text files.
+pattern or a folder of such files, a folder of `class/...` or `split/class/...` with text files, or
+a listing of text files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from recordmill.format.ledger import INPUT
 from recordmill.options.declaration import Group, GroupValues, option, option_group
 from recordmill.pipelines.jobs.duplicate_rules import near_duplicates
 from recordmill.pipelines.options.common.preprocessing import described
-from recordmill.pipelines.options.inputs.rows import RowsConfig
+from recordmill.pipelines.options.inputs.rows import ListingConfig, RowsConfig
 from recordmill.pipelines.options.inputs.text_inputs import texts_of
 from recordmill.pipelines.text_files import (
     BY_NAME,
@@ -46,7 +47,7 @@ TEXT = Group(30, "Text", shapes_bytes=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextConfig(RowsConfig):
+class TextConfig(RowsConfig, ListingConfig):
     """The options of `recordmill text`."""
 
     HEADING: ClassVar[Group] = TEXT

@@ -21,7 +21,7 @@ MEMOIZED = {
     "RowInput.laid_out",
     "RowSteps.row_input",
     "TextFolder._laid_out",
-    "TextFolder._shape",
+    "TextFolder._documents",
 }
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 from recordmill.errors import ConfigError
 from recordmill.format.ledger import WINDOW
 from recordmill.options.durations import duration
+from recordmill.processes.task_watch import DEFAULT_LIMITS
+from recordmill.storage.files import from_here
 from recordmill.transforms.encoders.tables import TableEncoder
 from recordmill.transforms.encoders.text.text import TextEncoder
 from recordmill.transforms.encoders.tokenization.text_options import TextOptions
@@ -19,11 +21,12 @@ from recordmill.transforms.sources.folders.references import Unlabelled
 from recordmill.transforms.sources.media.input_shape import shape_of_texts
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat
 from recordmill.transforms.sources.rows.columns.path_columns import path_column
-from recordmill.transforms.sources.rows.columns.row_options import options_in
+from recordmill.transforms.sources.rows.columns.row_options import named_columns, options_in
 from recordmill.transforms.sources.rows.series.sensor_rows import SensorRows
 from recordmill.transforms.sources.rows.values.table_rows import TYPES, TableRows
 from recordmill.transforms.sources.rows.values.text_folders import Documents, TextFolder
 from recordmill.transforms.sources.rows.values.text_rows import TextRows
+from recordmill.transforms.sources.splitters.listed_documents import listed_documents
 from recordmill.transforms.staged.records import ValueOptions
 from recordmill.transforms.windowing.complete_windows import CompleteWindows
 from recordmill.transforms.windowing.window_layout import AHEAD
@@ -52,6 +55,7 @@ class _ReadRows(ReadStep):
         *("label_column", "group_column", "split_column", "drop_columns", "format", "key_column"),
         *("text_column", "documents", "types", "where", "series_column", "join_files"),
         *("time_format", "time_unit", "time_zone", "label_columns"),
+        *("path_column", "path_template", "input_root"),
     }
 
     _: dataclasses.KW_ONLY
@@ -148,15 +152,21 @@ class ReadTable(_ReadRows):
 class ReadText(_ReadRows):
     """Read texts: a pipeline in, `RecordValues` with the column `text` out.
 
-    The input is files of rows with a column of texts, or text files in folders, whose names give
-    label and split. Without `TokenizeText` the texts are written as they are.
+    The input is files of rows with a column of texts, text files in folders, whose names give label
+    and split, or a listing (a table, such as a CSV file, that names text files). Without
+    `TokenizeText` the texts are written as they are.
 
     Args:
       text_column: Column with the text. Default: a column with a usual name, such as `text`, or the
         only column without another role.
       text_columns: Columns with the texts of a record, if it has several; they keep their names.
+      path_column: Column of a listing with the path of a text file. Default: a usual name, such as
+        `path`, if its first values are text files.
+      path_template: Path of a text file with columns of a listing in braces, such as `{id}.txt`.
+      input_root: Folder that paths in a listing are relative to. Default: the folder of the
+        listing.
       key_column: Column with the unique key of a row, or several with commas between. Default: keys
-        follow from content.
+        follow from content, or are the paths in a listing.
       weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
       where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
         other rows. It may name dropped columns.
@@ -175,6 +185,9 @@ class ReadText(_ReadRows):
     _: dataclasses.KW_ONLY
     text_column: str | None = None
     text_columns: Sequence[str] = ()
+    path_column: str | None = None
+    path_template: str | None = None
+    input_root: str | None = None
     key_column: str | None = None
     weight_column: str | None = None
     where: str | None = None
@@ -185,12 +198,38 @@ class ReadText(_ReadRows):
             raise ConfigError(
                 "ReadText: expected only one of text_column and text_columns, got both"
             )
+        if self.input_root is not None:
+            self.input_root = from_here(self.input_root)
         super()._check_together()
 
     def source_of_paths(self) -> Source:
         inputs = self.inputs()
         options = options_in(self)
-        shape = shape_of_texts(inputs, self.format, by_line=self.documents == "line")
+        of_texts = self.text_column is not None or bool(self.text_columns)
+        by_path = (self.path_column, self.path_template, self.input_root) != (None,) * 3
+        shape = shape_of_texts(
+            inputs,
+            self.format,
+            by_line=self.documents == "line",
+            by_path=by_path,
+            of_texts=of_texts,
+            others=named_columns(options),
+        )
+        if shape.payload == "named":
+            if of_texts:
+                raise ConfigError(
+                    "ReadText: expected columns of texts or of paths, got both: leave one out"
+                )
+            return listed_documents(
+                inputs,
+                self.format,
+                worker_limits=DEFAULT_LIMITS,
+                path_column=self.path_column or shape.column,
+                path_template=self.path_template,
+                input_root=self.input_root,
+                conflicts="reject",
+                **options,
+            )
         if shape.payload == "document":
             applicable = ("drop_columns", "label_type", "unlabelled")
             for name, value in {**options, "text_column": self.text_column}.items():

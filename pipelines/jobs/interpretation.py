@@ -92,6 +92,8 @@ def interpret(
     }
     if data_type.name == "text" and roles is not None:
         facts["text"] = _text_columns(roles)
+    elif data_type.name == "text" and listed is not None and listed.main is not None:
+        facts["text"] = f"the files that {_shown_column(listed.main)} names"
     if roles is not None:
         by_row = "the content of a row" if data_type.windows is None else "the series and the time"
         by_row = by_row if held_in is None else "the content of a file"

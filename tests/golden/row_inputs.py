@@ -219,8 +219,8 @@ def _messages(count: int = 60) -> list[tuple[str, str]]:
 
 
 @makes(
-    "reviews odd-reviews lines reviews.csv spam.tsv spam.csv articles.csv qa.jsonl "
-    "corpus.jsonl pairs.csv windows-1252.csv odd-texts.jsonl annotated-texts"
+    "reviews odd-reviews lines reviews-listed.csv reviews-by-id.csv reviews.csv spam.tsv spam.csv "
+    "articles.csv qa.jsonl corpus.jsonl pairs.csv windows-1252.csv odd-texts.jsonl annotated-texts"
 )
 def _texts(root: pathlib.Path) -> None:
     messages = _messages()
@@ -231,6 +231,12 @@ def _texts(root: pathlib.Path) -> None:
         put(root / f"annotated-texts/annotations/{n:02}.ann", f"T1\tspan 0 3\t{text[:3]}")
     put(root / "odd-reviews/ham/empty.txt", " \n")
     put(root / "odd-reviews/ham/latin.txt", b"caf\xe9")
+    listed = [(f"{label}/{n:02}", label, n / 2) for n, (label, _) in enumerate(messages[:24])]
+    put(root / "reviews-by-id.csv", lines_of("id,label,score", *listed))
+    odd = [("ham/latin.txt", "ham", 1), ("ham/gone.txt", "ham", 2)]
+    odd = [*((f"{name}.txt", *rest) for name, *rest in listed), *odd]
+    files = [(f"odd-reviews/{name}", *rest) for name, *rest in odd]
+    put(root / "reviews-listed.csv", lines_of("filename,label,score", *files))
     rows = [("bad" if n % 3 else "good", f"review {n} is {n % 7}") for n in range(90)]
     put(root / "reviews.csv", lines_of("label,text", *rows))
     put(

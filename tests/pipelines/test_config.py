@@ -108,7 +108,8 @@ def test_what_shapes_bytes_of_windows_and_texts() -> None:
         (SensorConfig, {"intervals"}),
         (
             TextConfig,
-            {"tokenizer", "embeddings", "embedding_words", "max_unknown", "chat_template"},
+            {"tokenizer", "embeddings", "embedding_words", "max_unknown", "chat_template"}
+            | {"input_root", "confine", "allow_store"},
         ),
     ):
         others = {name for name, one in options_of(kind).items() if not one.shapes_bytes}

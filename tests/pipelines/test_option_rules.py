@@ -136,7 +136,7 @@ def table(declared) -> Iterator[str]:
         rest = {
             "needs": f"only with {others}",
             "excludes": f"not with {others}",
-            "only": f"only for {rules.fitting(rule, *rules.NOUNS)}",
+            "only": f"only for {rules.fitting(rule)}",
             "never": f"not for {rules.either(codes(rule.of))}: it {rule.why}",
         }[rule.kind]
         if rule.why and rule.kind != "never":

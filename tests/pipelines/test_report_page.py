@@ -260,6 +260,8 @@ COMMANDS = {
         "--learned-from earlier --statistics --max-drift 0.2,age=0.5 --max-unknown 0.3",
         "--tokenizer words --text-columns question,answer --text-pairs separate --max-length 9",
         "--tokenizer bytes --chat-column messages --chat-template llama3",
+        "--path-template '{id}.txt' --input-root docs --no-confine --allow-store s3://box",
+        "--path-column file",
     ),
     "table": (
         "--label-column 'the class' --zscore a,b --no-statistics",

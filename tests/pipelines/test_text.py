@@ -416,3 +416,139 @@ def test_lines_of_several_text_files_are_documents(tmp_path):
     assert made.manifest.labels == ("a", "b")
     alone = make(tmp_path / "alone", "--input", tmp_path / "a.txt", *argv)
     assert alone.manifest.ledger.records.written == 2
+
+
+def documents(root: pathlib.Path, count: int = 24) -> list[tuple[str, str, str]]:
+    """Write documents in folders of splits and classes, and return (path, split, class) of each."""
+    rows = []
+    for number in range(count):
+        split, label = ("train", "test")[number % 4 == 0], ("good", "bad")[number % 3 == 0]
+        name = f"{split}/{label}/{number:02}.txt"
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        bom = codecs.BOM_UTF8 * (number % 5 == 0)
+        (root / name).write_bytes(bom + f"{label}\r\n{number} ä, café\n".encode())
+        rows.append((name, split, label))
+    return rows
+
+
+def table(path: pathlib.Path, header: str, rows: list[tuple[str, ...]]) -> pathlib.Path:
+    path.write_text("\n".join([header, *map(",".join, rows), ""]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        ("Filename", ()),
+        ("doc", ("--path-column", "doc")),
+        ("id", ("--path-template", "{id}.txt")),
+        ("path", ("--input-root", "in")),
+    ],
+)
+def test_listed_text_files_are_documents(column, options, tmp_path, monkeypatch):
+    """The dataset of a listing is, byte for byte, that of the folder that it lists."""
+    monkeypatch.chdir(tmp_path)
+    rows = documents(tmp_path / "in")
+    argv = ("--tokenizer", "words", "--features", "text,tokens", "--dedup", "drop")
+    folder = make(tmp_path / "folder", "--input", "in", *argv)
+    beside = tmp_path if "--input-root" in options else tmp_path / "in"
+    if column == "id":
+        rows = [(name.removesuffix(".txt"), *rest) for name, *rest in rows]
+    listing = table(beside / "list.csv", f"{column},split,label", rows)
+    listed = make(tmp_path / "listed", "--input", listing, *argv, *options)
+    assert listed.manifest.digest == folder.manifest.digest
+    for split in ("train", "test"):
+        assert listed.index(split) == folder.index(split)
+
+
+def test_columns_of_a_listing_become_features_groups_and_classes(tmp_path):
+    rows = [
+        (*row, f"writer {number // 3}", str(number / 2))
+        for number, row in enumerate(documents(tmp_path / "in"))
+    ]
+    listing = table(tmp_path / "in" / "list.csv", "file,part,label,writer,score", rows)
+    made = make(
+        tmp_path / "out",
+        *("--input", listing, "--drop-columns", "part", "--group-column", "writer"),
+        *("--where", "score >= 1", "--splits", "train=0.5,test=0.5"),
+    )
+    found = {
+        key: (split, example)
+        for split in made.manifest.splits
+        for (key, _), example in made.examples(split).items()
+    }
+    assert {*found} == {name for name, *_, score in rows if float(score) >= 1}
+    groups = {}
+    for name, _, label, writer, score in rows[2:]:
+        split, example = found[name]
+        assert example["score"] == [float(score)]
+        assert made.manifest.labels[example["label"][0]] == label
+        groups.setdefault(writer, set()).add(split)
+    assert {len(one) for one in groups.values()} == {1}
+    assert made.manifest.ledger.filtered.inputs == {"where": 2}
+
+
+def test_listed_files_that_are_no_texts_are_rejected(tmp_path, capsys):
+    rows = documents(tmp_path / "in")
+    odd = {"empty": b"", "blank": b" \n", "latin": b"caf\xe9", "zero": b"a\0b", "long": b"x" * 99}
+    for name, content in odd.items():
+        (tmp_path / "in" / f"{name}.txt").write_bytes(content)
+    rows += [(f"{name}.txt", "train", "good") for name in (*odd, "gone")]
+    listing = table(tmp_path / "in" / "list.csv", "path,split,label", rows)
+    argv = ("--input", listing, "--max-row-bytes", 60, "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", *argv)
+    assert made.rejects == {
+        **{"empty.txt": "empty", "blank.txt": "empty", "latin.txt": "bad_value"},
+        **{"zero.txt": "bad_value", "long.txt": "too_large", "gone.txt": "missing"},
+    }
+    assert made.manifest.ledger.inputs.read == 24
+
+
+def test_several_listings_are_splits_of_their_own(tmp_path, capsys):
+    rows = [(name, label) for name, _, label in documents(tmp_path / "in")]
+    parts = {"train": rows[:16], "test": rows[16:]}
+    argv = []
+    for split, some in parts.items():
+        listing = table(tmp_path / "in" / f"{split}.csv", "path,label", some)
+        argv += ["--input", f"{split}={listing}"]
+    assert run("text", *argv, "--output", tmp_path / "out", "--verify") == 0
+    made = Made(tmp_path / "out")
+    found = {split: {row["key"] for row in made.index(split)} for split in parts}
+    assert found == {split: {name for name, _ in some} for split, some in parts.items()}
+    assert main(["text", *map(str, argv), "--output", str(tmp_path / "plan"), "--dry-run"]) == 0
+    assert "text     the files that the column 'path' names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "message"),
+    [
+        ("path,label", ("--text-column", "path"), None),
+        ("doc,label", (), "such as test/bad/00.txt: --path-column doc reads these files"),
+        ("path,text", ("--path-column", "path"), "a column 'text' beside the column of paths"),
+        ("path,label", ("--documents", "line"), "--documents line: applies only to text files"),
+        (
+            "path,label",
+            ("--path-column", "path", "--text-column", "label"),
+            "to files of rows, but",
+        ),
+        ("id,label", (), "if the keys name files, --path-template '{id}.txt' reads these files"),
+        ("path,label", ("--input-root", "other"), "is neither a folder nor an archive"),
+    ],
+)
+def test_listings_and_tables_of_texts_are_told_apart(header, options, message, tmp_path, capsys):
+    rows = [(name, label) for name, _, label in documents(tmp_path / "in")]
+    if header.startswith("id"):
+        rows = [(name.removesuffix(".txt"), label) for name, label in rows]
+    listing = table(tmp_path / "in" / "list.csv", header, rows)
+    code = run("text", "--input", listing, *options, "--output", tmp_path / "out")
+    assert code == (0 if message is None else 2)
+    assert (message or "") in capsys.readouterr().err
+    if message is None:
+        assert "train/bad/03.txt" in {*texts(Made(tmp_path / "out"), "train").values()}
+
+
+def test_options_of_paths_need_a_listing(tmp_path, capsys):
+    documents(tmp_path / "in")
+    argv = ("--input", tmp_path / "in", "--path-column", "path", "--output", tmp_path / "out")
+    assert run("text", *argv) == 2
+    assert "expected a listing, which is one table" in capsys.readouterr().err

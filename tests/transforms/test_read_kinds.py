@@ -340,6 +340,32 @@ def test_text_files_in_folders_are_texts(documents, tmp_path):
     assert_same(ours, theirs)
 
 
+@pytest.mark.parametrize(
+    ("column", "options", "flags"),
+    [
+        ("file", {}, ()),
+        ("doc", {"path_column": "doc"}, ("--path-column", "doc")),
+        ("id", {"path_template": "{id}"}, ("--path-template", "{id}")),
+    ],
+)
+def test_listed_text_files_are_texts(column, options, flags, tmp_path):
+    data = texts(tmp_path / "texts")
+    names = sorted(str(path.relative_to(data)) for path in data.rglob("*.txt"))
+    listing = tmp_path / "list.csv"
+    rows = (f"{name},{'ab'[number % 2]}" for number, name in enumerate(names))
+    listing.write_text("\n".join([f"{column},label", *rows, ""]))
+    argv = ("text", "--input", listing, "--input-root", data, *flags, "--tokenizer", "words")
+    theirs = of_command(tmp_path / "command", *argv)
+    ours = of_values(
+        tmp_path / "values",
+        ReadText(str(listing), input_root=str(data), **options),
+        TokenizeText("words"),
+    )
+    assert_same(ours, theirs)
+    with pytest.raises(ConfigError, match="expected columns of texts or of paths, got both"):
+        ReadText(str(listing), input_root=str(data), text_column="label").source_of_paths()
+
+
 @pytest.mark.long
 def test_a_vocabulary_of_an_earlier_dataset_is_not_learned_again(tmp_path):
     data = texts(tmp_path / "texts")

@@ -23,7 +23,12 @@ _REMEDIES: Mapping[Payload | None, str] = {
     "self": ", or pass a listing as --input",
     "document": ", or add --format if they hold rows",
 }
-_TEXTS = ("values", "document")
+# Payloads that commands read, of which messages name those that a rule allows.
+_ROWS: tuple[Payload, ...] = ("values", "document")
+_READ: Mapping[str | None, tuple[Payload, ...]] = {
+    "text": ("named", *_ROWS), "table": _ROWS, "sensor": _ROWS,
+    **dict.fromkeys(("images", "video", "audio", "arrays"), ("self", "named", "held", "placed")),
+}  # fmt: skip
 _COMMANDS = {one.config: command for command, one in DATA_TYPES.items()}
 
 
@@ -338,7 +343,7 @@ def check(
             "excludes": f": cannot be combined with {either(names[:1])}{why}: leave one of them out"
                         f"{also}",
             "never": f" {rule.why}{'' if ':' in rule.why else ': leave it out'}",
-            "only": f": applies only to {fitting(rule, shape)}, but --input {where} is read as"
+            "only": f": applies only to {fitting(rule, command)}, but --input {where} is read as"
                     f" {noun}: leave the option out{remedy}",
         }[rule.kind])  # fmt: skip
 
@@ -351,14 +356,10 @@ def _part_of_paths(config: Any, column: _Term, parts: Option | None) -> str:
     return "" if part is None else f" {quote(part)}"
 
 
-def fitting(rule: Rule, *shapes: Payload | None) -> str:
-    """Return nouns for the payloads that a rule allows, of commands that read one of `shapes`."""
-    kinds = {one in _TEXTS for one in shapes}
-    return either(
-        noun
-        for one, noun in NOUNS.items()
-        if one in rule.shapes.split() and (one in _TEXTS) in kinds
-    )
+def fitting(rule: Rule, command: str | None = None) -> str:
+    """Return nouns for the payloads that a rule allows, and a command reads; None for all."""
+    read = _READ.get(command, NOUNS)
+    return either(NOUNS[one] for one in NOUNS if one in rule.shapes.split() and one in read)
 
 
 def offered(config_class: type) -> list[Option]:

@@ -48,7 +48,7 @@ class DelimitedConfig(CommonConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FilesConfig(DelimitedConfig):
+class ListingConfig(DelimitedConfig):
     """Options of listings, which are tables that name files."""
 
     HEADING: ClassVar[Group] = MEANING
@@ -63,13 +63,6 @@ class FilesConfig(DelimitedConfig):
         metavar="TEMPLATE",
         help="If the input is a listing: the path of each record's file, with columns in braces,"
         " such as 'fold{fold}/{slice_file_name}', or '{id}.jpg' for ids without extension.",
-    )
-    bytes_column: str | None = option(
-        None,
-        metavar="COLUMN",
-        help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
-        " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
-        " bytes, or a feature with a usual name, such as image/encoded.",
     )
     input_root: str | None = option(
         None,
@@ -92,6 +85,22 @@ class FilesConfig(DelimitedConfig):
         metavar="URI",
         help="Object store that the rows of a listing may name, such as s3://bucket?region=eu-west-1,"
         " in addition to those of the listing and of --input-root. May be repeated.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesConfig(ListingConfig):
+    """Options of files, such as images, which tables name or hold."""
+
+    HEADING: ClassVar[Group] = MEANING
+
+    bytes_column: str | None = option(
+        None,
+        after="path_template",
+        metavar="COLUMN",
+        help="Column, or feature of TFRecord files, with the bytes of each record's file; in"
+        " tables also with structs of bytes and a path, or with base64 text. Default: the column of"
+        " bytes, or a feature with a usual name, such as image/encoded.",
     )
 
 

@@ -119,6 +119,34 @@ def test_the_shape_of_texts(names, payload, tmp_path):
     assert shape_of_texts(inputs, RowFormat(format="csv")).payload == "values"
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "options", "column"),
+    [
+        ("path,label", "1.txt,a", {}, "path"),
+        ("File,label,more", "./1.txt,a,b", {}, "File"),
+        ("image,file", "1.txt,1.txt", {}, "file"),
+        ("image,file", "1.txt,1.txt", {"others": ("file",)}, "image"),
+        ("path,label", "1.txt,a", {"others": ("pa*",)}, None),
+        ("path,label", "1.txt,a", {"of_texts": True}, None),
+        ("path,text", "1.txt,a", {}, None),
+        ("path,label", "1.png,a", {}, None),
+        ("path,label", "gone.txt,a", {}, None),
+        ("doc,label", "1.txt,a", {}, None),
+        ("path,label", "", {}, None),
+    ],
+)
+def test_tables_that_list_text_files(header, row, options, column, tmp_path):
+    for name in ("1.txt", "1.png"):
+        (tmp_path / name).write_text("a")
+    (tmp_path / "list.csv").write_text(f"{header}\n{row}\n")
+    inputs = Inputs.of(str(tmp_path / "list.csv"))
+    found = shape_of_texts(inputs, RowFormat(), **options)
+    assert (found.payload, found.column) == ("values" if column is None else "named", column)
+    assert shape_of_texts(inputs, RowFormat(), by_path=True) == ("table", "named", None)
+    with pytest.raises(ConfigError, match="expected a listing, which is one table"):
+        shape_of_texts(Inputs.of(f"{tmp_path}/*.csv"), RowFormat(), by_path=True)
+
+
 def test_text_files_hold_documents_by_line(tmp_path):
     folder = fill(tmp_path / "in", "a.txt b.txt c.txt.gz d.csv")
     for names, payload in (

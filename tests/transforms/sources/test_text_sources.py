@@ -677,17 +677,17 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
         (
             {"in/a.csv": "doc,label\nd/1.txt,x\nd/2.txt,y\n", "in/d/1.txt": "a", "in/d/2.txt": "b"},
             {"input": "in/a.csv"},
-            "the column 'doc' holds names of files, such as d/1.txt: text reads texts from tables",
+            "the column 'doc' holds names of files, such as d/1.txt: --path-column doc reads these",
         ),
         (
             {"in/a.csv": "Filename,label\n1.txt,x\n"},
             {},
-            "the column 'Filename' is named like a column of paths: text reads texts from tables",
+            "the column 'Filename' is named like a column of paths, and it does not hold names of",
         ),
         (
             {"in/a.csv": "doc_id,label\n1,x\n"},
             {},
-            "the column 'doc_id' is named like a column of keys; put the texts into a column, or",
+            "the column 'doc_id' is named like a column of keys: if the keys name files, --path",
         ),
         (
             {"in/a.csv": "a,b\n1,2\n"},
@@ -802,11 +802,33 @@ def test_a_named_column_of_names_of_files_is_noted(tmp_path: pathlib.Path) -> No
     write(tmp_path / "1.txt", "a text")
     table = write(tmp_path / "a.csv", "file,title\n1.txt,A\n1.txt,B\n")
     (note,) = read_rows(table, text_column="file").notes
-    assert "'file', which are names of files, such as 1.txt: text reads texts from" in note
+    assert "'file', which are names of files, such as 1.txt: --path-column file instead" in note
     assert read_rows(table, text_column="title").notes == ()
     write(table, "file,label\n1.txt,A\nno file,B\n")
     read = read_rows(table, text_column="file")
     assert (read.notes, len(read.rows)) == ((), 2)
+
+
+@pytest.mark.parametrize(
+    ("header", "values", "noted"),
+    [
+        ("file,title", "1.txt,A 2.txt,B", True),
+        ("file,title", "1.txt,A gone.txt,B", False),
+        ("file,title", "1.png,A 2.png,B", False),
+        ("doc,title", "1.txt,A 2.txt,B", False),
+    ],
+)
+def test_listed_files_beside_texts_are_noted(
+    header: str, values: str, noted: bool, tmp_path: pathlib.Path
+) -> None:
+    for name in ("1.txt", "2.txt", "1.png", "2.png"):
+        write(tmp_path / name, "a text")
+    table = write(tmp_path / "a.csv", "\n".join([header, *values.split(), ""]))
+    text = (
+        "the texts are the values of the column 'title'; the column 'file' names text files, such"
+        " as 1.txt, which --path-column file reads instead"
+    )
+    assert [str(one) for one in read_rows(table).notes] == [text] * noted
 
 
 def test_files_without_values(tmp_path: pathlib.Path) -> None:

@@ -37,7 +37,7 @@ from recordmill.transforms.sources.arrays.npy import StoredArray, format_shape
 from recordmill.transforms.sources.folders.folders import NOT_IMAGES
 from recordmill.transforms.sources.folders.number_labels import TARGET
 from recordmill.transforms.sources.folders.references import COLUMNS
-from recordmill.transforms.sources.rows.values.text_folders import NOT_TEXTS
+from recordmill.transforms.sources.rows.values.documents import NOT_TEXTS
 from recordmill.transforms.sources.splitters.collector import Collector
 from recordmill.transforms.sources.splitters.split_files import (
     Counts,

@@ -29,6 +29,7 @@ from recordmill.transforms.sources.row_formats.reading.row_format import (
 from recordmill.transforms.sources.row_formats.reading.zip_files import is_zip
 from recordmill.transforms.sources.row_formats.tfrecords.known_folders import is_dataset
 from recordmill.transforms.sources.rows.references.file_list import is_listing
+from recordmill.transforms.sources.rows.values.text_rows import column_of_paths
 
 _SAMPLED_FILES = 10_000
 
@@ -88,13 +89,19 @@ def shape_of_texts(
     format: RowFormat,  # noqa: A002
     *,
     by_line: bool = False,
+    by_path: bool = False,
+    of_texts: bool = False,
+    others: Collection[str] = (),
 ) -> Shape:
-    """Return the shape of inputs of texts: files of rows, or text files.
+    """Return the shape of inputs of texts: files of rows, text files, or listings of these.
 
     Args:
       inputs: The inputs.
       format: Format of rows.
       by_line: Whether the lines of text files are documents; then a text file is no file of rows.
+      by_path: Whether an option says that rows name files.
+      of_texts: Whether an option names columns of texts.
+      others: Columns with another role, and columns to ignore.
 
     Raises:
       ConfigError: Inputs have several shapes, or cannot be used.
@@ -102,6 +109,18 @@ def shape_of_texts(
 
     def decide(root: InputRoot) -> Shape:
         name = root.place.name
+        listing = is_listing(Location.parse(root.given.path))
+        if by_path:
+            if not listing:
+                raise ConfigError(
+                    f"{option_name('input', root.given)}: expected a listing, which is one table,"
+                    " because an option is for paths in listings: pass each listing"
+                )
+            return Shape("table", "named")
+        if listing and not of_texts and format_of(name) != "lines" and not compression_of(name):
+            file = open_rows(Origin(place=root.place), format.resolve(root.place.path))
+            if (column := column_of_paths(file, root.place.parent, others)) is not None:
+                return Shape("table", "named", column)
         zipped = is_zip(name) and format_of(name[: -len(".zip")]) not in (None, "lines")
         is_text = by_line and root.file and format_of(name) == "lines" and not compression_of(name)
         is_table = not root.archive and not is_text and (root.file or _holds_rows(root))

@@ -61,6 +61,13 @@ def options_in(holder: Any) -> dict[str, Any]:
     return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
 
 
+def named_columns(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns, or patterns, to which options of `RowOptions` give a role or none."""
+    roles = ("label_column", "split_column", "group_column", "key_column", "weight_column")
+    given = (options.get(name) for name in roles)
+    return (*filter(None, given), *options.get("drop_columns", ()))
+
+
 class UsualNames(NamedTuple):
     """Usual names of columns of a kind of rows, in lower case, the most usual first.
 

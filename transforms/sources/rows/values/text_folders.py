@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator
@@ -12,24 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason, RecordError, Reject
-from recordmill.format.file_content import HEAD, LFS_POINTER, identify
 from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import check_options
 from recordmill.storage.files import Location, shown
-from recordmill.storage.input_files import read_ahead, read_file
 from recordmill.storage.members import archive_of
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.source import Layout, ListingPart, Parts, RowSource
-from recordmill.transforms.sources.files.file_stat import EMPTY, RejectCause
+from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, check_paths
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, SkippedPath
 from recordmill.transforms.sources.folders.document_extensions import DocumentExtensions
 from recordmill.transforms.sources.folders.folders import (
-    ARCHIVES,
-    SOUND_AND_VIDEO,
     LabelledFile,
     RejectedFile,
     check_numbers,
@@ -58,7 +53,6 @@ from recordmill.transforms.sources.folders.unused_splits import unused_notes
 from recordmill.transforms.sources.row_formats.reading.row_file import Origin
 from recordmill.transforms.sources.row_formats.reading.row_format import (
     UTF8,
-    FileFormat,
     RowFormat,
     format_of,
 )
@@ -66,8 +60,6 @@ from recordmill.transforms.sources.row_formats.text.json_lines import LINE, Plai
 from recordmill.transforms.sources.row_formats.text.text_encodings import (
     NotTextError,
     Utf16Error,
-    is_utf8,
-    to_utf8,
 )
 from recordmill.transforms.sources.row_formats.values.value_parsing import ValueParser
 from recordmill.transforms.sources.rows.columns import content_keys
@@ -84,25 +76,11 @@ from recordmill.transforms.sources.rows.reading.row_sections import (
     numbered_keys,
     regroup,
 )
+from recordmill.transforms.sources.rows.values.documents import NOT_TEXTS, UTF_16, DocumentFormat
 
 Documents = Literal["file", "line"]
 
-# Extensions of files that are never text.
-_IMAGES = "avif bmp gif heic heif ico jpeg jpg png psd svg tif tiff webp"
-_DOCUMENTS = "doc docx epub odp ods odt pdf ppt pptx xls xlsx"
-_DATA = "arrow db feather h5 hdf5 mat npy npz onnx parquet pickle pkl pt pth sqlite tfrecord"
-_PROGRAMS = "a bin class dll dylib exe jar o pyc so wasm"
-_FONTS = "otf ttf woff woff2"
-NOT_TEXTS = tuple(
-    " ".join(
-        (_IMAGES, _DOCUMENTS, _DATA, _PROGRAMS, _FONTS, ARCHIVES, SOUND_AND_VIDEO, "bz2 xz zst")
-    ).split()
-)
-
 _NUMBER = "__number__"  # string: number to predict as text, a column of sections
-_BOM = b"\xef\xbb\xbf"
-_BEGIN = 64  # bytes of a document that are looked at first
-_UTF_16 = "not UTF-8: it looks like UTF-16, which --encoding utf-16 reads"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +112,7 @@ class TextFolder(RowSource):
 
     def _check_together(self) -> None:
         check_paths(self.input)
-        self._shape  # noqa: B018, it validates the encoding
+        self._documents.lines  # noqa: B018, it validates the encoding
 
     @property
     def unique_keys(self) -> bool:
@@ -268,22 +246,19 @@ class TextFolder(RowSource):
                 yield one.key
 
     @functools.cached_property
-    def _shape(self) -> FileFormat:
-        row_format = RowFormat(
-            format="lines", encoding=self.encoding, max_row_bytes=self.max_row_bytes
-        )
-        return row_format.resolve("")
+    def _documents(self) -> DocumentFormat:
+        return DocumentFormat(encoding=self.encoding, max_row_bytes=self.max_row_bytes)
 
     def _open(self, file: File) -> PlainLines:
         place = Location.parse(archive_of(file.path))
         origin = Origin(place=place, path=file.path, size=file.size, mtime=file.mtime)
-        return PlainLines(origin, self._shape)
+        return PlainLines(origin, self._documents.lines)
 
     def _list(self, member: LabelledFile, found: SectionCollector) -> Iterator[ListingPart]:
         file, label, split, group, *_, key, columns = member
         if self.documents == "file":
-            if file.size > self.max_row_bytes:
-                found.reject(file.key, self._too_large(file.size))
+            if (problem := self._documents.size_problem(file.size)) is not None:
+                found.reject(file.key, problem)
                 return
             if not found.has_room(file.size):
                 yield found.take()
@@ -302,28 +277,16 @@ class TextFolder(RowSource):
         except RecordError as error:
             found.reject(file.key, RejectCause(error.reason, error.detail))
         except Utf16Error:
-            found.reject(file.key, RejectCause(Reason.BAD_VALUE, _UTF_16))
+            found.reject(file.key, RejectCause(Reason.BAD_VALUE, UTF_16))
         except NotTextError as error:
             found.reject(file.key, RejectCause(Reason.BAD_VALUE, error.detail))
 
     def _files(self, sections: pa.RecordBatch) -> ListingPart:
-        texts, at, rejects = [], [], []
-        rows = sections.to_pylist()
-        files = [(one[batch.PATH], one[batch.SIZE], one[batch.MTIME]) for one in rows]
-        for row, listed in enumerate(read_ahead(rows, files)):
-            try:
-                data = read_file(
-                    listed[batch.PATH], size=listed[batch.SIZE], mtime=listed[batch.MTIME]
-                )
-                texts.append(self._text(data))
-                at.append(row)
-            except RecordError as error:
-                rejects.append(Reject(listed[batch.KEY], "read", error.reason, error.detail))
-        kept = sections.take(pa.array(at, pa.int64()))
-        arrays = [*(kept[name] for name in SYSTEM_COLUMNS), pa.array(texts, pa.string())]
+        kept, texts, rejects = self._documents.read(sections)
+        arrays = [*(kept[name] for name in SYSTEM_COLUMNS), texts]
         arrays += [kept[name] for name in self._listed]
         rows = pa.record_batch(arrays, schema=pa.schema(self._fields))
-        return ListingPart(rows=rows if at else None, rejects=rejects)
+        return ListingPart(rows=rows if len(rows) else None, rejects=rejects)
 
     def _lines(self, sections: pa.RecordBatch) -> Iterator[ListingPart]:
         wanted = pa.schema([pa.field(LINE, pa.string())])
@@ -347,34 +310,6 @@ class TextFolder(RowSource):
                         rejects=[*unreadable_rejects(rows, [file.key]), *rejects],
                     )
 
-    def _text(self, data: bytes) -> bytes:
-        """Return a document as UTF-8. Raises RecordError."""
-        encoding = self._shape.encoding
-        if encoding != UTF8:
-            data = to_utf8(data, encoding)
-        data = data.removeprefix(_BOM)
-        if not data:
-            raise RecordError(*EMPTY)
-        if data.startswith(LFS_POINTER):
-            raise RecordError(Reason.BAD_VALUE, str(identify(data[:HEAD])))
-        utf_16 = encoding == UTF8 and _looks_like_utf_16(data)
-        if not is_utf8(data) or utf_16:
-            content = identify(data[:HEAD])
-            if content is not None and content.kind != "text":
-                raise RecordError(Reason.BAD_VALUE, str(content))
-            why = f"not {encoding.upper()}: name the encoding with --encoding"
-            raise RecordError(Reason.BAD_VALUE, _UTF_16 if utf_16 else why)
-        if b"\0" in data:
-            raise RecordError(Reason.BAD_VALUE, "a zero byte: expected text")
-        # A copy of a whole document is decoded only if its beginning is white space.
-        if not data[:_BEGIN].decode(errors="ignore").strip() and not data.decode().strip():
-            raise RecordError(*ONLY_SPACE)
-        return data
-
-    def _too_large(self, size: int) -> RejectCause:
-        why = f"a document of {size} bytes, more than --max-row-bytes {self.max_row_bytes}"
-        return RejectCause(Reason.TOO_LARGE, why)
-
 
 def _refuse_rows(laid_out: Iterable[LaidOutInput]) -> None:
     """Raise ConfigError for files of rows in archives, which are no documents."""
@@ -387,11 +322,3 @@ def _refuse_rows(laid_out: Iterable[LaidOutInput]) -> None:
                     f"{one.root.given} holds a file of rows, {shown(key)}, which is not read from"
                     " an archive: unpack it, and pass the files of rows, or pack only text files"
                 )
-
-
-def _looks_like_utf_16(data: bytes) -> bool:
-    """Return whether text is UTF-16: by its byte order mark, or by zeros in every other byte."""
-    some = data[: 2 * _BEGIN]
-    return data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or (
-        len(data) % 2 == 0 and 0 in (max(some[::2]), max(some[1::2]))
-    )

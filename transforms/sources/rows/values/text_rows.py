@@ -6,7 +6,8 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,10 @@ from recordmill.transforms.model.source import Parts
 from recordmill.transforms.model.user_columns import is_list
 from recordmill.transforms.model.usual_columns import PATHS, quoted
 from recordmill.transforms.sources.files.walks import File
-from recordmill.transforms.sources.row_formats.reading.row_file import Rows
+from recordmill.transforms.sources.folders.folders import may_be
+from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, RowFile, Rows
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnType, ColumnTypes
+from recordmill.transforms.sources.row_formats.values.nested import columns_of
 from recordmill.transforms.sources.rows.columns.conversations import (
     USUAL_CHATS,
     read_conversations,
@@ -39,6 +42,7 @@ from recordmill.transforms.sources.rows.columns.record_columns import (
 from recordmill.transforms.sources.rows.columns.row_options import UsualNames
 from recordmill.transforms.sources.rows.reading.record_layout import Attached, RowLayout
 from recordmill.transforms.sources.rows.reading.row_sections import as_run_error, iter_sections
+from recordmill.transforms.sources.rows.values.documents import NOT_TEXTS
 from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 
 _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
@@ -46,7 +50,7 @@ _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review"
 _KEYS = re.compile(r"(.*[_ ])?(id|ids|uuid|guid|key|index)", re.IGNORECASE)
 _PROBED = 3  # values that may all be names of files
 _LONGEST = 1024  # characters of the name of a file
-_NAMES = ": text reads texts from tables, not the files that tables name"
+_BEGINNING = 1 << 16  # bytes of a table in which paths are looked for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,24 +120,50 @@ class TextRows(RecordRows):
                 return layout
             text = (
                 f"the texts are the values of the column {main!r}, which are names of files, such"
+                f" as {file}: --path-column {shlex.quote(main)} instead of --text-column reads the"
+                " files"
             )
-            note = Note("text-column", f"{text} as {file}{_NAMES}")
+            note = Note("text-column", text)
             return dataclasses.replace(layout, notes=(*layout.notes, note))
         holds = ""
+        if file is None and main.lower() in _TEXTS:
+            unread = self._unread_files(parts, layout)
+            return dataclasses.replace(layout, notes=(*layout.notes, *unread))
         if file is not None:
-            holds = f"holds names of files, such as {file}{_NAMES}"
+            holds = (
+                f"holds names of files, such as {file}: {option_name('path_column', main)} reads"
+                " these files"
+            )
         elif main.lower() in PATHS:
-            holds = f"is named like a column of paths{_NAMES}"
+            holds = (
+                f"is named like a column of paths, and it does not hold names of text files beside"
+                f" the table: {option_name('input_root')} names the folder of the files"
+            )
         elif _KEYS.fullmatch(main):
-            holds = "is named like a column of keys"
+            template = option_name("path_template", f"'{{{main}}}.txt'")
+            holds = (
+                f"is named like a column of keys: if the keys name files, {template} reads these"
+                " files"
+            )
         if holds:
             raise ConfigError(
-                f"found no column of texts in {self.input}: the column {main!r} {holds}; put the"
-                f" texts into a column, or pass a folder with the text files of each class in a"
-                f" folder CLASS; if {main!r} holds the texts to read, pass"
-                f" {option_name('text_column', main)}"
+                f"found no column of texts in {self.input}: the column {main!r} {holds}; if"
+                f" {main!r} holds the texts to read, pass {option_name('text_column', main)}"
             )
         return layout
+
+    def _unread_files(self, parts: Parts, layout: RowLayout) -> Iterator[Note]:
+        """Yield a note on a column of paths of text files, which are not read."""
+        paths = [name for name in layout.columns.names if name.lower() in PATHS]
+        for name in paths[:1]:
+            file = self._named_file(parts, name)
+            if file is not None and may_be(file, NOT_TEXTS):
+                text = (
+                    f"the texts are the values of the column {layout.roles.main!r}; the column"
+                    f" {name!r} names text files, such as {file}, which --path-column"
+                    f" {shlex.quote(name)} reads instead"
+                )
+                yield Note("text-column", text)
 
     def _named_file(self, parts: Parts, column: str) -> str | None:
         """Return the first value of a column if its first values are paths of local files.
@@ -145,17 +175,10 @@ class TextRows(RecordRows):
         if first is None:
             return None
         file, section, _ = first
-        table = Location.parse(file.path)
         roots = [one.root.root for one in self.row_input.laid_out]
-        folders = [one.local_path for one in (table.parent, *roots) if one.is_local]
-        wanted = pa.schema([pa.field(column, pa.string())])
         with as_run_error(file):
-            rows = next(iter(self.row_input.open(file).read(section, wanted, (column,))), None)
-        values = [] if rows is None else rows.columns[column].drop_null()[:_PROBED].to_pylist()
-        texts = [value for value in values if isinstance(value, str)]
-        if texts and all(any(_is_file(one, text) for one in folders) for text in texts):
-            return texts[0]
-        return None
+            opened = self.row_input.open(file)
+            return _first_path(opened, section, column, [Location.parse(file.path).parent, *roots])
 
     def _typed_columns(self, found: ColumnTypes) -> tuple[pa.Field, ...]:
         if self.chat_column is None:
@@ -199,6 +222,53 @@ class TextRows(RecordRows):
         texts = [empty_as_null(rows.columns[name]) for name in names]
         faults = (_blank_rows(rows, text, name) for name, text in zip(names, texts, strict=True))
         return Attached(texts, [*itertools.chain.from_iterable(faults)])
+
+
+def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) -> str | None:
+    """Return the column of a table that lists text files; None if it holds texts, or neither.
+
+    The column has a usual name of paths, its first values are paths of text files, and no column
+    has a usual name of texts.
+
+    Args:
+      file: The table.
+      folder: Folder that the paths are relative to.
+      others: Columns with another role, and columns to ignore, by names or patterns.
+    """
+    try:
+        section = next(iter(file.sections(_BEGINNING)), None)
+        if section is None:
+            return None
+        names = [*(file.header() or file.column_types(section, None))]
+    except ConfigError:
+        return None  # the source of rows reports it
+    left = {name.lower(): name for name in reversed(names) if not columns_of(others, [name])}
+    column = next((left[name] for name in PATHS if name in left), None)
+    if column is None or not left.keys().isdisjoint(_TEXTS):
+        return None
+    path = _first_path(file, section, column, [folder])
+    return None if path is None or not may_be(path, NOT_TEXTS) else column
+
+
+def _first_path(
+    file: RowFile, section: FileSection, column: str, folders: Iterable[Location]
+) -> str | None:
+    """Return the first value of a column if its first values are paths of local files.
+
+    Args:
+      file: A table.
+      section: Its first section.
+      column: The column.
+      folders: Folders that paths may be relative to.
+    """
+    wanted = pa.schema([pa.field(column, pa.string())])
+    rows = next(iter(file.read(section, wanted, (column,))), None)
+    values = [] if rows is None else rows.columns[column].drop_null()[:_PROBED].to_pylist()
+    texts = [value for value in values if isinstance(value, str)]
+    places = [one.local_path for one in folders if one.is_local]
+    if texts and all(any(_is_file(one, text) for one in places) for text in texts):
+        return texts[0]
+    return None
 
 
 def _is_file(folder: str, name: str) -> bool:
