@@ -173,7 +173,7 @@ class Published:
                         " the whole dataset again"
                     )
                 index = index_name(name, number, len(split.shards))
-                moved += [(f"shards/{shard.file}", shard.file), (index, index)]
+                moved += [(info.staged_shard, shard.file), (info.staged_index, index)]
         for staged, target in moved:
             (self.output / target).parent.make_dirs()
             staging.place(staged).rename_to(self.output / target)
@@ -189,7 +189,9 @@ class Published:
         """
         if card == self.manifest.card or config.dry_run:
             return "unchanged"
-        manifest, files = add_metadata(self.manifest, card, folders=(self.output,))
+        manifest, files = add_metadata(
+            self.manifest, card, places_of=lambda name: (self.output / name,)
+        )
         if "options" in self.job:
             path = None if config.card is None else redact_uri(config.card)
             job = {**self.job, "options": {**self.job["options"], "card": path}}

@@ -14,6 +14,7 @@ from recordmill.job.staging import (
     PlanContent,
     ShardInfo,
     Staging,
+    draft_key,
     drafted_bytes,
 )
 from recordmill.runners.progress import Snapshot, duration
@@ -165,11 +166,13 @@ class JobProgress:
                 self._requests += 0 if self._is_local else _READ
                 if found is not None:
                     self._infos[name] = found
+        finished = {*map(draft_key, self._infos)}
         sizes: dict[str, int] = {}
         for entry in self._list(DRAFTS):
             begun_bytes = drafted_bytes(entry)
-            if begun_bytes is not None:  # a shard may have one of an earlier attempt, too
-                shard = entry.name.partition("-")[0]
+            shard = entry.name.partition("-")[0]
+            if begun_bytes is not None and shard not in finished:
+                # A shard may have one of an earlier attempt, too.
                 sizes[shard] = max(sizes.get(shard, 0), begun_bytes)
         shards = sum(split["shards"] for split in splits)
         begun = sum(sizes.values()) + int(unread * size * total / max(shards, 1))

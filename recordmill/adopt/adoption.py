@@ -257,9 +257,8 @@ def make_manifest(
             *tfds.notes,
         ),
     )
-    manifest, described = add_metadata(
-        manifest, card, folders=()
-    )  # its indexes have no more columns
+    # Its indexes have no more columns.
+    manifest, described = add_metadata(manifest, card, places_of=lambda _: ())
     return manifest, {**files, **described, JOB: to_json(job) + b"\n"}
 
 

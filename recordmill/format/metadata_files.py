@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Callable
 
 from recordmill.format.croissant import CROISSANT, croissant_json
 from recordmill.format.dataset_card import DatasetCard
@@ -12,16 +14,19 @@ from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Manifest
 from recordmill.format.shard_index import REQUIRED, column_names
 from recordmill.format.tfds import DATASET_INFO, dataset_info
-from recordmill.storage.files import Location
+from recordmill.storage.files import Location, MissingError
 
 
 def add_metadata(
-    manifest: Manifest, card: DatasetCard | None, *, folders: tuple[Location, ...]
+    manifest: Manifest,
+    card: DatasetCard | None,
+    *,
+    places_of: Callable[[str], tuple[Location, ...]],
 ) -> tuple[Manifest, dict[str, bytes]]:
     """Return the manifest with a card, and the content of the files that follow from both.
 
     manifest: with all other files; those that follow from another card are replaced.
-    folders: folders of the dataset's indexes; the first that has one is read.
+    places_of: returns the places where an index may be; the first that exists is read.
 
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.
@@ -34,12 +39,14 @@ def add_metadata(
     kept = {name: info for name, info in manifest.files.items() if name not in (README, CROISSANT)}
     infos = {name: file_info(content) for name, content in made.items()}
     manifest = dataclasses.replace(manifest, files={**kept, **infos}, card=card)
-    made[CROISSANT] = croissant_json(manifest, _index_columns(manifest, folders))
+    made[CROISSANT] = croissant_json(manifest, _index_columns(manifest, places_of))
     infos[CROISSANT] = file_info(made[CROISSANT])
     return dataclasses.replace(manifest, files={**kept, **infos}), made
 
 
-def _index_columns(manifest: Manifest, folders: tuple[Location, ...]) -> tuple[str, ...]:
+def _index_columns(
+    manifest: Manifest, places_of: Callable[[str], tuple[Location, ...]]
+) -> tuple[str, ...]:
     """Return the columns of the index of the largest shard; those of empty shards may lack some."""
     places = [
         (-shard.records, index_name(name, number, len(split.shards)))
@@ -47,7 +54,7 @@ def _index_columns(manifest: Manifest, folders: tuple[Location, ...]) -> tuple[s
         for number, shard in enumerate(split.shards)
     ]
     _, name = min(places)
-    for folder in folders:
-        if (folder / name).exists():
-            return column_names(folder / name)
+    for place in places_of(name):
+        with contextlib.suppress(MissingError):
+            return column_names(place)
     return REQUIRED

@@ -27,7 +27,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.file_names import checked_name
 from recordmill.format.manifest import JOB, MANIFEST, RECIPES, Manifest, ManifestError, load
 from recordmill.format.typed_json import Checked
-from recordmill.job.staging import FOLDER, INTENT, Staging, jobs, to_json
+from recordmill.job.staging import FOLDER, INTENT, STAGED, Staging, jobs, to_json
 from recordmill.option_names import option_name
 from recordmill.storage.files import (
     Location,
@@ -94,17 +94,27 @@ def _check_parent(output: Location) -> None:
     )
 
 
-def stage_files(staging: Staging, manifest: Manifest, files: Mapping[str, bytes]) -> None:
-    """Write the files beside the shards, with job.json, and last the manifest (step 1)."""
+def stage_files(
+    staging: Staging,
+    manifest: Manifest,
+    files: Mapping[str, bytes],
+    *,
+    staged: Mapping[str, str] | None = None,
+) -> None:
+    """Write the files beside the shards, with job.json, and last the manifest (step 1).
+
+    staged: {name of a shard or index: its name in staging}, where that is another one.
+    """
     if staging.read_json(INTENT, _FileNames) is not None:
         # An earlier attempt began to publish, and may have moved files with other names.
         staging.place(INTENT).write_bytes(to_json(sorted(_old_files(staging))))
-    for name in files:
-        staging.place(f"side/{name}").parent.make_dirs()
+    contents = {f"side/{name}": content for name, content in files.items()}
+    if not staging.root.can_move:
+        contents[STAGED] = to_json(staged or {})
+    for name in contents:
+        staging.place(name).parent.make_dirs()
     for_each(
-        lambda name: staging.place(f"side/{name}").write_bytes(files[name]),
-        [*files],
-        at=staging.root,
+        lambda name: staging.place(name).write_bytes(contents[name]), contents, at=staging.root
     )
     staging.place(f"side/{MANIFEST}").write_bytes(manifest.to_bytes())
 
@@ -119,20 +129,23 @@ def publish(staging: Staging) -> None:
     """
     manifest = _staged_manifest(staging)
     assert manifest is not None, "stage_files comes first"
-    staged = [_staged(staging, name, manifest) for name in manifest.paths()]
-    sync_folders(staged, top=staging.output.parent)
-    if staging.read_json(INTENT, _FileNames) is None:
+    new = _staged_files(staging, manifest)
+    sync_folders(new.values(), top=staging.output.parent)
+    missing = _missing(new.values())
+    old = staging.read_json(INTENT, _FileNames)
+    if old is None:
         # Once the intent is written, a file that is missing in staging counts as already moved.
-        for place in _missing(staged):
+        if missing:
+            first = min(missing, key=str)
             raise RunError(
-                f"{shown(place)} vanished before it was published: run the same command again"
+                f"{shown(first)} vanished before it was published: run the same command again"
                 " to write it"
             )
-        old = _old_files(staging)
+        old = sorted(_old_files(staging))
         _refuse_links(staging.output, {*old, *manifest.paths()})
-        staging.place(INTENT).write_bytes(to_json(sorted(old)))
+        staging.place(INTENT).write_bytes(to_json(old))
     staging.root.sync_folder()
-    finish(staging)
+    bring(staging, new, missing=missing, old=old)
 
 
 def _refuse_links(output: Location, names: Collection[str]) -> None:
@@ -229,10 +242,27 @@ def sweep(staging: Staging) -> str:
 def finish(staging: Staging) -> None:
     """Perform steps 3 to 6, after the intent is written; can be repeated at any point."""
     manifest = _staged_manifest(staging)
-    output = staging.output
     if manifest is None:  # already moved by step 6
-        output.sync_folder()
+        staging.output.sync_folder()
         return
+    new = _staged_files(staging, manifest)
+    old = staging.read_json(INTENT, _FileNames)
+    bring(staging, new, missing=_missing(new.values()), old=old)
+
+
+def bring(
+    staging: Staging,
+    new: Mapping[str, Location],
+    *,
+    missing: Collection[Location],
+    old: Collection[str],
+) -> None:
+    """Perform steps 3 to 6.
+
+    new: {name: place in staging} of the files of the dataset. missing: those of these places that
+    have no file. old: the intent.
+    """
+    output = staging.output
     for other in jobs(output):
         # Its publishing cannot continue, because this one deletes the files that it moved.
         if other.root != staging.root:
@@ -240,15 +270,9 @@ def finish(staging: Staging) -> None:
             other.root.sync_folder()
     (output / MANIFEST).delete(missing_ok=True)
     output.sync_folder()
-    new = {name: _staged(staging, name, manifest) for name in manifest.paths()}
     # A file of the new dataset that is no longer in staging is already in the output.
-    missing = {*_missing(new.values())}
-    old = [
-        output / name
-        for name in staging.read_json(INTENT, _FileNames)
-        if name not in new or new[name] not in missing
-    ]
-    for_each(lambda place: place.delete(missing_ok=True), old, at=output)
+    to_delete = [output / name for name in old if name not in new or new[name] not in missing]
+    for_each(lambda place: place.delete(missing_ok=True), to_delete, at=output)
     to_bring = {
         source: output / name
         for name, source in new.items()
@@ -262,13 +286,13 @@ def finish(staging: Staging) -> None:
     output.sync_folder()
 
 
-def _missing(places: Collection[Location]) -> list[Location]:
+def _missing(places: Collection[Location]) -> set[Location]:
     """Return the files that do not exist, by listing their folders."""
     found = {
         folder: {entry.name for entry in folder.list_if_exists()}
         for folder in {place.parent for place in places}
     }
-    return [place for place in places if place.name not in found[place.parent]]
+    return {place for place in places if place.name not in found[place.parent]}
 
 
 def _file_name(name: str) -> str:
@@ -279,9 +303,18 @@ def _file_name(name: str) -> str:
 _FileNames = list[Annotated[str, Checked(_file_name)]]
 
 
-def _staged(staging: Staging, name: str, manifest: Manifest) -> Location:
-    if name.startswith("index/"):
-        return staging.place(name)
-    if name in manifest.files or name in (JOB, MANIFEST, RECIPES):
-        return staging.place(f"side/{name}")
-    return staging.place(f"shards/{name}")
+# {name of a shard or index: its name in staging}.
+_StagedNames = dict[Annotated[str, Checked(checked_name)], Annotated[str, Checked(checked_name)]]
+
+
+def _staged_files(staging: Staging, manifest: Manifest) -> dict[str, Location]:
+    """Return {name: place in staging} of the files of a dataset."""
+    named = {} if staging.root.can_move else staging.read_json(STAGED, _StagedNames) or {}
+    beside = {*manifest.files, JOB, MANIFEST, RECIPES}
+
+    def usual(name: str) -> str:
+        if name.startswith("index/"):
+            return name
+        return f"side/{name}" if name in beside else f"shards/{name}"
+
+    return {name: staging.place(named.get(name, usual(name))) for name in manifest.paths()}

@@ -28,6 +28,8 @@ reuse/NAME.files  .sources                       the same for sources
 scans/SHARD.arrow                                records of a file that is adopted
 reuse/sample.frames                              frames of the sample that was encoded for the plan
 shards/FILE  info/FILE.json  index/FILE          finished shards
+shards/FILE.ANYNAME  index/FILE.ANYNAME          the same in stores, which cannot move files
+staged.json                                      which of these will be published
 similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups
 known/SUM  SUM.arrow                             contents and hashes of other datasets
 leaks/00000.jsonl                                contents in several splits, or with several labels
@@ -44,8 +46,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
+import xxhash
+
 from recordmill import strict_json
 from recordmill.errors import ConfigError, DamageError, Reject
+from recordmill.format.file_names import index_of
 from recordmill.format.ledger import Counted, Reduced
 from recordmill.format.manifest import Shard
 from recordmill.format.typed_json import (
@@ -66,6 +71,7 @@ FOLDER = ".recordmill"
 INTENT = "intent.json"
 DRAFTS = "drafts"
 REUSE = "reuse"
+STAGED = "staged.json"
 _READS_AGAIN = 2
 
 
@@ -169,6 +175,17 @@ class Listing:
         return to_json({**vars(self), "notes": [note.to_json() for note in self.notes]})
 
 
+def _attempt(name: str) -> str:
+    if not re.fullmatch("[0-9a-f]*", name):
+        raise ValueError(f"expected hexadecimal digits, got {name!r}")
+    return name
+
+
+def attempt_name(name: str, attempt: str) -> str:
+    """Return the name in staging of a file of an attempt; see `ShardInfo.attempt`."""
+    return f"{name}.{attempt}" if attempt else name
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardInfo:
     """The summary of a finished shard, stored beside it.
@@ -190,6 +207,7 @@ class ShardInfo:
     noted: {finding that notes report: (number without copies, smallest key of a record with one)}.
     reused: number of records, copies included, that were taken from an earlier dataset.
     has_recipes: whether recipes are beside it.
+    attempt: the ending of its files' names in staging; empty where files can be moved.
     """
 
     split: str
@@ -212,6 +230,22 @@ class ShardInfo:
     reused: Count = 0
     has_recipes: bool = False
     lost: Mapping[str, Count] = dataclasses.field(default_factory=dict)
+    attempt: Annotated[str, Checked(_attempt)] = ""
+
+    @property
+    def staged_shard(self) -> str:
+        """Name in staging of the shard."""
+        return attempt_name(f"shards/{self.shard.file}", self.attempt)
+
+    @property
+    def staged_index(self) -> str:
+        """Name in staging of its index."""
+        return attempt_name(index_of(self.shard.file), self.attempt)
+
+    @property
+    def staged_recipes(self) -> str:
+        """Name in staging of the recipes of its records."""
+        return attempt_name(f"recipes/{self.shard.file}.arrow", self.attempt)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -269,6 +303,14 @@ def advice_on(place: Location) -> str:
 def reject_line(reject: Reject) -> bytes:
     """Return the line of a reject in rejects.jsonl."""
     return to_json(reject) + b"\n"
+
+
+def draft_key(shard: str) -> str:
+    """Return the beginning of the names of a shard's drafts, by its file name.
+
+    It is a hash, because a name that is longer than that of the shard could be too long.
+    """
+    return xxhash.xxh3_64_hexdigest(shard.encode())
 
 
 def begun_name(draft: str, size: int) -> str:

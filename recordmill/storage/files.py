@@ -179,6 +179,11 @@ class Location:
         return not self.root
 
     @property
+    def can_move(self) -> bool:
+        """Whether files are moved at once; object stores can only copy and delete them."""
+        return self.root.partition(":")[0] not in _BUCKETS
+
+    @property
     def local_path(self) -> str:
         """Path for `open` and `os`; raises ValueError for a place that is not local."""
         if not self.is_local:

@@ -95,7 +95,7 @@ def test_mlcroissant_reads_every_kind(kind, tmp_path):
 def test_mlcroissant_reads_one_split(tmp_path):
     make_dataset(tmp_path / "out")
     folder = Location.parse(str(tmp_path / "out"))
-    manifest, files = add_metadata(load(folder), None, folders=(folder,))
+    manifest, files = add_metadata(load(folder), None, places_of=lambda name: (folder / name,))
     for name, content in files.items():
         (tmp_path / "out" / name).write_bytes(content)
     rewrite(tmp_path / "out", manifest)

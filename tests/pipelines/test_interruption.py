@@ -354,11 +354,11 @@ def test_a_run_that_finds_everything_done(argv, tmp_path, capfd):
 
 
 def test_a_run_that_finishes_the_publishing_of_another_says_so(argv, tmp_path, complaint, capfd):
-    def stop(staging: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise RunError("stopped in the middle of publishing")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publishing, "finish", stop)
+        patch.setattr(publishing, "bring", stop)
         assert "stopped in the middle of publishing" in complaint(argv)
     assert not (tmp_path / "out/dataset.json").exists()
     capfd.readouterr()

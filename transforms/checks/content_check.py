@@ -24,7 +24,6 @@ from recordmill.checking.repeated_content import (
     report_on,
 )
 from recordmill.format.content_report import LISTED, ContentReport
-from recordmill.format.file_names import index_of
 from recordmill.format.shard_index import read_index, read_rows
 from recordmill.format.typed_json import read_as
 from recordmill.job.staging import ShardInfo, Staging, to_json
@@ -51,7 +50,7 @@ def hash_halves(
     requires. Large indexes of a dataset that fits into memory are read only there.
     """
     info, planned = written
-    name = index_of(info.shard.file)
+    name = info.staged_index
     if planned <= limits.INDEX_ROWS and info.shard.records >= limits.LARGE_INDEX_ROWS:
         yield 0, (info.split, name, _UNREAD)
         return

@@ -8,6 +8,7 @@ import pyarrow as pa
 from recordmill.errors import Reject, RunError
 from recordmill.format.content_report import DUPLICATES, LEAKS, NEAR_DUPLICATES, ContentReport
 from recordmill.format.file_info import file_info
+from recordmill.format.file_names import index_of
 from recordmill.format.ledger import FilterReasons, Ledger
 from recordmill.format.manifest import (
     JOB,
@@ -162,10 +163,19 @@ def publish_dataset(
         )
         return None
     expect_declared_features(manifest, infos, run=run)
-    assemble_recipes(manifest, run)
-    publishing.stage_files(staging, manifest, files)
+    assemble_recipes(manifest, infos, run)
+    publishing.stage_files(staging, manifest, files, staged=_staged_names(infos))
     publishing.publish(staging)
     return manifest
+
+
+def _staged_names(infos: Iterable[ShardInfo]) -> dict[str, str]:
+    """Return {name of a file: its name in staging} for the shards and their indexes."""
+    names = {}
+    for info in infos:
+        names[info.shard.file] = info.staged_shard
+        names[index_of(info.shard.file)] = info.staged_index
+    return names
 
 
 def build_manifest(
@@ -234,9 +244,13 @@ def build_manifest(
         has_recipes=all_have_recipes(infos),
         multi_label=run.multi_label and bool(labels),
     )
-    # If an earlier attempt began to publish, indexes may be in the output.
-    folders = (run.staging.root, run.staging.output)
-    manifest, described = add_metadata(manifest, run.card, folders=folders)
+    staging, staged = run.staging, _staged_names(infos)
+    manifest, described = add_metadata(
+        manifest,
+        run.card,
+        # If an earlier attempt began to publish, indexes may be in the output.
+        places_of=lambda name: (staging.place(staged[name]), staging.output / name),
+    )
     reused = {} if run.reuse is None else {"reused": sum(info.reused for info in infos)}
     compared = {"compared": run.compared} if run.compared else {}
     job = {**(run.job or {"options": run.manifest_options}), **compared, **reused}

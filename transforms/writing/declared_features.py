@@ -29,9 +29,9 @@ def expect_declared_features(
         label_offset=manifest.label_offset,
         deep=False,
     )
-    first = {info.split: info.shard.file for info in reversed(infos) if info.shard.records}
-    for file in first.values():
-        place = run.staging.place(f"shards/{file}")
+    first = {info.split: info for info in reversed(infos) if info.shard.records}
+    for found in first.values():
+        place = run.staging.place(found.staged_shard)
         try:
             with damage_of(shown(place), advice=advice_on(place)), place.open_input() as stream:
                 frame = next(read_frames(stream, compression=run.compression), None)

@@ -3,6 +3,7 @@
 A run that was killed leaves both. The next attempt copies the chunks that the journal describes,
 each checked by its hash, and encodes from the first missing row on, so that the shard gets the same
 bytes. Only local file systems keep half-written files; in object stores a draft has no journal.
+There each attempt writes under a name of its own, which stays: a move would copy the file.
 
 An entry of the journal is a header (sizes of entry and chunk, hash of the chunk's bytes, digest of
 the rows up to its last one), an Arrow stream of one row with all other fields of the chunk, and a
@@ -24,7 +25,7 @@ import xxhash
 
 from recordmill.errors import Reject
 from recordmill.format.ledger import Counted, Reduced
-from recordmill.job.staging import DRAFTS, Staging, begun_name, to_json
+from recordmill.job.staging import DRAFTS, Staging, attempt_name, begun_name, draft_key, to_json
 from recordmill.storage.files import Location, MissingError, StorageError
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
@@ -54,14 +55,19 @@ class ShardDraft:
     """A shard that is being written.
 
     name: file name of the shard. context: hash of all that determines its bytes, except its rows.
+
+    Attributes:
+      attempt: As in `ShardInfo`.
     """
 
     def __init__(self, staging: Staging, name: str, context: bytes) -> None:
         self._folder = staging.place(DRAFTS)
-        # A hash, because a name that is longer than that of the shard could be too long.
-        self._shard = xxhash.xxh3_64_hexdigest(name.encode())
+        self._shard = draft_key(name)
         self._prefix = f"{self._shard}-{context.hex()}-"
-        self.place = self._folder / f"{self._prefix}{uuid.uuid4().hex}.tmp"
+        unique = uuid.uuid4().hex
+        self._name = f"{self._prefix}{unique}.tmp"
+        self.attempt = "" if staging.root.can_move else unique
+        self.place = self.draft_of(staging.place(attempt_name(f"shards/{name}", self.attempt)))
         self._journal: BinaryIO | None = None
         self._size = 0
         self._mark: Location | None = None
@@ -106,7 +112,7 @@ class ShardDraft:
     def _write_mark(self) -> None:
         """Show the submitter how far the shard is; a failure does no harm."""
         with contextlib.suppress(StorageError):
-            before, self._mark = self._mark, self._folder / begun_name(self.place.name, self._size)
+            before, self._mark = self._mark, self._folder / begun_name(self._name, self._size)
             self._mark.write_bytes(b"")
             if before is not None:
                 before.delete(missing_ok=True)
@@ -114,13 +120,19 @@ class ShardDraft:
 
     def finish(self, place: Location) -> None:
         """Move the complete file to its place, and delete the drafts of earlier attempts."""
+        if self.attempt:
+            if self._mark is not None:
+                self._mark.delete(missing_ok=True)
+            return
         self.place.rename_to(place)
         for name in self._names(f"{self._shard}-"):
             (self._folder / name).delete(missing_ok=True)
 
-    def beside(self, suffix: str) -> Location:
-        """Return the place of another file that belongs to this attempt."""
-        return self._folder / f"{self.place.name.removesuffix('.tmp')}.{suffix}"
+    def draft_of(self, place: Location, suffix: str = "tmp") -> Location:
+        """Return where this attempt writes a file of the shard. place: of the complete file."""
+        if self.attempt:
+            return place
+        return self._folder / f"{self._name.removesuffix('.tmp')}.{suffix}"
 
     def _find_earlier(self) -> Location | None:
         """Return the longest draft in the same context."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +17,6 @@ from recordmill.transforms.reuse.row_recipes import header_of
 from recordmill.transforms.staged.arrow_files import read_checked
 from recordmill.transforms.staged.mapped_files import open_arrow
 from recordmill.transforms.writing.staged_file import StagedFile
-
-
-def staged_recipes(staging: Staging, shard: str) -> Location:
-    """Return the place of the recipes of a shard, given its file name."""
-    return staging.place(f"recipes/{shard}.arrow")
 
 
 class StagedRecipes(StagedFile):
@@ -49,7 +44,7 @@ def all_have_recipes(infos: Sequence[ShardInfo]) -> bool:
     return bool(found) and all(found)
 
 
-def assemble_recipes(manifest: Manifest, run: RunSpec) -> None:
+def assemble_recipes(manifest: Manifest, infos: Iterable[ShardInfo], run: RunSpec) -> None:
     """Write the recipes of a dataset, if it has any, beside its other files in staging."""
     header = header_of(run.encoder, run.fingerprint)
     if not manifest.has_recipes or header is None:
@@ -57,16 +52,12 @@ def assemble_recipes(manifest: Manifest, run: RunSpec) -> None:
     place = run.staging.place(f"side/{RECIPES}")
     place.parent.make_dirs()
     header = dataclasses.replace(header, digest=manifest.digest)
-    write_recipes(place, header, _shards(manifest, run.staging))
+    write_recipes(place, header, _shards(infos, run.staging))
 
 
-def _shards(manifest: Manifest, staging: Staging) -> Iterator[pa.Table]:
-    places = [
-        staged_recipes(staging, shard.file)
-        for _, split in sorted(manifest.splits.items())
-        for shard in split.shards
-        if shard.records
-    ]
+def _shards(infos: Iterable[ShardInfo], staging: Staging) -> Iterator[pa.Table]:
+    ordered = sorted(infos, key=lambda info: (info.split, info.number))
+    places = [staging.place(info.staged_recipes) for info in ordered if info.shard.records]
     return results_of_each(_read, places, at=staging.root)
 
 

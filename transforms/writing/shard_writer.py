@@ -25,7 +25,7 @@ from recordmill.errors import RunError, unlike_submitter
 from recordmill.format.file_names import index_name, shard_name
 from recordmill.format.manifest import Shard
 from recordmill.format.recipes import Fingerprint
-from recordmill.job.staging import ShardInfo, Staging, to_json
+from recordmill.job.staging import ShardInfo, Staging, attempt_name, to_json
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
 from recordmill.transforms.model import batch, limits
@@ -41,7 +41,7 @@ from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
-from recordmill.transforms.writing.shard_recipes import StagedRecipes, staged_recipes
+from recordmill.transforms.writing.shard_recipes import StagedRecipes
 from recordmill.transforms.writing.shard_rows import Chunk, ShardRows
 from recordmill.transforms.writing.shuffle import BlockPiece, ShardId
 from recordmill.transforms.writing.staged_index import StagedIndex
@@ -110,15 +110,21 @@ class ShardWriter:
             # It describes other rows. Until the new one is written, the shard is unfinished.
             info_place.delete(missing_ok=True)
             info_place.parent.sync_folder()
-        index = self.staging.place(index_name(split, number, count))
-        place = self.staging.place(f"shards/{name}")
         with contextlib.ExitStack() as files:
             draft = files.enter_context(ShardDraft(self.staging, name, context))
+            place, index, recipes_place = (
+                self.staging.place(attempt_name(one, draft.attempt))
+                for one in (
+                    f"shards/{name}",
+                    index_name(split, number, count),
+                    f"recipes/{name}.arrow",
+                )
+            )
             recipes = None
             if self._has_recipes:
-                recipes = StagedRecipes(staged_recipes(self.staging, name), draft.beside("recipes"))
+                recipes = StagedRecipes(recipes_place, draft.draft_of(recipes_place, "recipes"))
                 files.enter_context(recipes)
-            staged = files.enter_context(StagedIndex(index, draft.beside("index")))
+            staged = files.enter_context(StagedIndex(index, draft.draft_of(index, "index")))
             outcome = ShardOutcome(staged, recipes, groups=plan.grouped)
             size, sha256, digest = self._write_rows(rows, draft, outcome, plan, shard)
             indexed = outcome.finish(_no_rows())
@@ -132,7 +138,9 @@ class ShardWriter:
             classes=outcome.classes,
             index=indexed,
         )
-        info = self._info(shard, written, digest.hex(), outcome)
+        info = dataclasses.replace(
+            self._info(shard, written, digest.hex(), outcome), attempt=draft.attempt
+        )
         info_place.parent.make_dirs()
         # A run that resumes after a power cut takes what has an info for complete.
         place.parent.sync_folder()
@@ -181,10 +189,9 @@ class ShardWriter:
         name = shard_name(*shard, count, self.compression)
         if (done.split, done.number, done.shard.file) != (*shard, name):
             return False
-        place = self.staging.place(f"shards/{name}")
-        index = self.staging.place(index_name(*shard, count))
-        if done.has_recipes and not staged_recipes(self.staging, name).exists():
+        if done.has_recipes and not self.staging.place(done.staged_recipes).exists():
             return False
+        place, index = map(self.staging.place, (done.staged_shard, done.staged_index))
         return place.exists() and place.size() == done.shard.bytes and index.exists()
 
     @property

@@ -1,4 +1,4 @@
-"""Files of a shard in staging that are written as drafts while the shard is."""
+"""Files of a shard in staging that are written while the shard is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recordmill.storage.files import Location
 class StagedFile:
     """A file that is moved to its place once it is complete.
 
-    place: of the complete file. draft: place of the file until then.
+    place: of the complete file. draft: place of the file until then; the same if it stays there.
     """
 
     def __init__(self, place: Location, draft: Location) -> None:
@@ -40,5 +40,6 @@ class StagedFile:
     def _complete(self) -> None:
         """Close the draft, and move it to its place."""
         self._opened.close()
-        self._place.parent.make_dirs()
-        self._draft.rename_to(self._place)
+        if self._draft != self._place:
+            self._place.parent.make_dirs()
+            self._draft.rename_to(self._place)

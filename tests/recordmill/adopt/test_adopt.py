@@ -945,18 +945,18 @@ def test_a_run_goes_on_wherever_it_was_stopped(source, tmp_path, monkeypatch):
 def test_an_overwriting_run_that_is_stopped_leaves_no_mixture(source, tmp_path, monkeypatch):
     out = tmp_path / "out"
     adopt(out, source)
-    finish = publishing.finish
+    bring = publishing.bring
 
-    def stop(staging):
+    def stop(*_, **__):
         (out / "dataset.json").unlink()
         raise KeyboardInterrupt
 
     argv = ("--input", source, "--output", out, "--split", "test", "--overwrite")
     with monkeypatch.context() as patch:
-        patch.setattr(publishing, "finish", stop)
+        patch.setattr(publishing, "bring", stop)
         assert run(*argv) == 130
     assert not (out / "dataset.json").exists()
-    assert publishing.finish is finish
+    assert publishing.bring is bring
     assert run(*argv) == 0
     assert list(shards(Made(out))) == ["test.tfrecord-00000-of-00001"]
     assert not (out / "train.tfrecord-00000-of-00001").exists()

@@ -1,11 +1,11 @@
 """The whole job on an object store: no rename, no lock, no folders, and requests that fail."""
 
+import collections
 import json
 import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -24,7 +24,6 @@ from tests.image_runs import images
 from tests.other_processes import PATIENCE, wait_until
 from tests.paths import DEMO
 from tests.s3_server import CREDENTIALS, read_log, s3_server
-from tests.s3_store import S3Store
 
 pytestmark = pytest.mark.usefixtures("encoders_with_credentials")
 
@@ -278,7 +277,7 @@ def test_what_is_reused_is_read_in_few_requests(tmp_path):
 
 
 @pytest.mark.parametrize("faults", [False, True], ids=["no-faults", "faults"])
-def test_photos_are_read_with_one_request_each(tmp_path, faults):
+def test_photos_are_read_with_one_request_each(store, tmp_path, faults):
     """The dataset and its rejects are those of the same photos on disk."""
     photos = tmp_path / "photos"
     every = sorted(DEMO.rglob("*.jpg"))
@@ -290,20 +289,38 @@ def test_photos_are_read_with_one_request_each(tmp_path, faults):
         (photos / name).write_bytes(content)
     how = ("--size", "32", "--num-shards", "train=2", "--max-reject-fraction", "0.5")
     assert images("--input", photos, "--output", tmp_path / "local", *how) == 0
-    access_key = CREDENTIALS["AWS_ACCESS_KEY_ID"]
-    with S3Store(socket.create_server(("127.0.0.1", 0)), access_key=access_key) as store:
-        for name, content in contents.items():
-            store.put(f"bucket/photos/{name}", content)
-        kinds = ("failing", "cut", "short", "unsized", "flipped") if faults else ()
-        for name, kind in zip(contents, kinds, strict=False):
-            store.faults[f"bucket/photos/{name}"] = (kind, 1)
-        source = store.uri("photos")
-        assert images("--input", source, "--output", tmp_path / "out", *how) == 0
-        gets = [one.key for one in store.requests if one.operation == "GET"]
-        heads = [one.key for one in store.requests if one.operation == "HEAD"]
+    for name, content in contents.items():
+        store.put(f"bucket/photos/{name}", content)
+    kinds = ("failing", "cut", "short", "unsized", "flipped") if faults else ()
+    for name, kind in zip(contents, kinds, strict=False):
+        store.faults[f"bucket/photos/{name}"] = (kind, 1)
+    source = store.uri("photos")
+    assert images("--input", source, "--output", tmp_path / "out", *how) == 0
+    gets = [one.key for one in store.requests if one.operation == "GET"]
+    heads = [one.key for one in store.requests if one.operation == "HEAD"]
     local, there = (files(Location.parse(str(tmp_path / name))) for name in ("local", "out"))
     assert there == local
     assert b"cut.jpg" in there["rejects.jsonl"]
     assert len(set(gets)) == len(contents)
     assert len(gets) <= 1.1 * len(contents) + 2 * len(kinds)
     assert len(heads) <= 8
+
+
+def test_each_file_is_written_once_and_copied_once(store, tmp_path):
+    how = ("--size", "32", "--num-shards", "train=5")
+    assert images("--input", DEMO, "--output", tmp_path / "local", *how) == 0
+    assert images("--input", DEMO, "--output", store.uri("out"), *how) == 0
+    there = Location.parse(store.uri("out"))
+    assert files(there) == files(Location.parse(str(tmp_path / "local")))
+    assert [name for name in store.names() if ".recordmill" in name or name.endswith("/")] == []
+    written = collections.Counter(
+        one.key.rpartition(".recordmill/")[2] for one in store.requests if one.operation == "PUT"
+    )
+    of_dataset = {f"out/{name}" for name in load(there).paths()}
+    assert {key for key in written if key.startswith("out/")} == of_dataset
+    shards = len([key for key in of_dataset if "/index/" in key])
+    for folder in ("shards", "index", "recipes"):
+        staged = [key for key in written if re.match(f"[0-9a-f]+/{folder}/", key)]
+        assert [written[key] for key in staged] == [1] * shards
+    assert [written[key] for key in of_dataset] == [1] * len(of_dataset)
+    assert not [key for key in written if "/drafts/" in key]
