@@ -12,6 +12,7 @@ CODES: Mapping[str, str] = {
     " a suffix of masks was found",
     "archives": "all files in archives are in one folder, which is left out of classes and keys",
     "audio": "the audio tracks of videos were dropped",
+    "backslashes": "paths of a listing have backslashes, which were read as slashes",
     "bit-depth": "images have more bits per channel than were kept, or only some have 16",
     "boxes": "boxes have no area, are outside the image or reach beyond it, or were dropped by"
     " --min-box or --boxes",
@@ -72,7 +73,8 @@ CODES: Mapping[str, str] = {
     "steps": "steps at the ends of arrays fill no chunk and were dropped; or series have rows at"
     " several steps",
     "stratify": "classes are not at the fractions of the splits, because groups stay whole",
-    "text-column": "a column of numbers, dates or booleans was read as text because of some values",
+    "text-column": "a column of numbers, dates or booleans was read as text because of some values;"
+    " or a column names text files that were not read",
     "tfds": "TFDS cannot show the dataset, or a part of it",
     "times": "numeric times are before 1970 or after 2100, are in 1970 but would be recent in"
     " another unit, or look like years or days of Excel; or only some times have a time zone;"

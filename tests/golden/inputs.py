@@ -82,11 +82,13 @@ def _hats(root: pathlib.Path) -> None:
     put(root / "hats.txt", "".join(f"photos/hat/{number:03}\n" for number in range(6)))
 
 
-@makes("photos-by-id.csv")
+@makes("photos-by-id.csv photos-of-windows.csv")
 def _ids(root: pathlib.Path) -> None:
     names = [name.split("/") for name in _photo_names()]
     rows = [(kind, number, n % 4) for n, (kind, number) in enumerate(names)]
     put(root / "photos-by-id.csv", lines_of("kind,id,fold", *rows))
+    of_windows = [(f"photos\\{kind}\\{number}.png", kind) for kind, number in names]
+    put(root / "photos-of-windows.csv", lines_of("file,label", *of_windows))
     if not (root / "photos").exists():
         _photos(root)
 

@@ -69,7 +69,7 @@ def test_lists_of_files_in_parquet_are_an_error(tmp_path, capsys, name, kind, li
 def test_a_listing_of_wrong_names_shows_each_cause_and_no_useless_advice(root, tmp_path, capsys):
     (tmp_path / "in" / "ant").mkdir(parents=True)
     (tmp_path / "in" / "ant" / "one.png").write_bytes(b"x")
-    names = ("ant/One.png", "ant/One.png", "ant\\one.png", " ant/one.png", "/no/such/one.png")
+    names = ("ant/One.png", "ant/One.png", "bee\\one.png", " ant/one.png", "/no/such/one.png")
     lines = [f"{name},{n % 2}" for n, name in enumerate(names)]
     listing = tmp_path / "in" / "list.csv"
     listing.write_text("\n".join(["path,label", *lines]))
@@ -80,8 +80,8 @@ def test_a_listing_of_wrong_names_shows_each_cause_and_no_useless_advice(root, t
     assert (
         "; the first of each cause: ant/One.png: no such file, but"
         " 'one.png' exists, which differs in case: correct the listing, or rename the file;"
-        " ant\\one.png: no such file: its path has backslashes, which do not separate folders: use"
-        " /; ant/one.png: no such file, but 'ant/one.png' exists"
+        " bee\\one.png: no such file; its path has backslashes, which were also read as /;"
+        " ant/one.png: no such file, but 'ant/one.png' exists"
     ) in said
     assert said.endswith("its path begins or ends with a space (--trim strips spaces)")
     listing.write_text("\n".join(["path,label", *lines, "two.png,a", "ant,b"]))

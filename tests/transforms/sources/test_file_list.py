@@ -375,12 +375,54 @@ def test_normal_path_is_idempotent_and_keeps_the_target(path: str) -> None:
 
 
 def test_missing_files_with_oddly_written_paths_get_a_hint(folder: pathlib.Path) -> None:
-    _, rejects, _ = scan(write(folder, "l.csv", "path\na.jpg\nin\\b.jpg\n b.jpg\ngone.jpg\n"))
+    _, rejects, _ = scan(write(folder, "l.csv", "path\na.jpg\nno\\b.jpg\n b.jpg\ngone.jpg\n"))
     assert {r.key: r.detail for r in rejects} == {
-        "in\\b.jpg": "no such file: its path has backslashes, which do not separate folders: use /",
+        "no\\b.jpg": "no such file; its path has backslashes, which were also read as /",
         " b.jpg": "no such file: its path begins or ends with a space (--trim strips spaces)",
         "gone.jpg": "no such file",
     }
+
+
+@pytest.mark.parametrize("end", [".csv", ".parquet"])
+def test_backslashes_separate_folders_if_only_that_is_a_file(
+    end: str, folder: pathlib.Path
+) -> None:
+    (folder / "in/e\\f.jpg").write_bytes(b"one name")
+    (folder / "in/empty.jpg").touch()
+    names = ["in\\c d.jpg", ".\\a.jpg", "in/e\\f.jpg", "in\\empty.jpg", "in\\gone.jpg", "b.jpg"]
+    table = {"path": names, "n": [*range(len(names))]}
+    listing = str(_write_table(folder, f"l{end}", table))
+    rows, rejects, _ = scan(listing)
+    assert {row[batch.KEY]: (row["n"], row[batch.SIZE]) for row in rows} == {
+        **{"in/c d.jpg": (0, 10), "a.jpg": (1, 5)},
+        **{"in/e\\f.jpg": (2, 8), "b.jpg": (5, 5)},
+    }
+    assert {one.key: one.reason for one in rejects} == {
+        "in/empty.jpg": Reason.EMPTY,
+        "in\\gone.jpg": Reason.MISSING,
+    }
+    notes = [note for part in FileList(path=listing).scan() for note in part.notes]
+    assert [str(note) for note in notes if note.code == "backslashes"] == [
+        f"3 paths of l{end} with backslashes, such as in\\c d.jpg, were read with / between the"
+        " folders"
+    ]
+
+
+def test_a_path_with_backslashes_that_may_be_two_files_is_an_error(folder: pathlib.Path) -> None:
+    listing = write(folder, "l.csv", "path\na.jpg\nin\\c d.jpg\n")
+    assert len(scan(listing)[0]) == 2
+    (folder / "in\\c d.jpg").touch()
+    with pytest.raises(
+        ConfigError, match=r"path 'in\\\\c d.jpg' in l.csv may be two files, because"
+    ):
+        scan(listing)
+
+
+def test_equal_paths_with_slashes_and_backslashes_are_one_record(folder: pathlib.Path) -> None:
+    listing = write(folder, "l.csv", "path,label\nin/c d.jpg,x\nin\\c d.jpg,x\nb.jpg,y\n")
+    parts = [*FileList(path=str(listing), conflicts="reject").scan()]
+    keys = [key for part in parts if part.rows for key in part.rows[batch.KEY].to_pylist()]
+    assert sorted(keys) == ["b.jpg", "in/c d.jpg"]
 
 
 def test_relative_paths_are_resolved_in_the_root(

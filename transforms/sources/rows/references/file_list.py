@@ -14,15 +14,22 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.errors import ConfigError, Reason
 from recordmill.job.input_facts import ColumnRoles
+from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uri
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.usual_columns import OF_TEMPLATE, PATHS, column_named, quoted
-from recordmill.transforms.sources.files.file_stat import FileStat, RejectCause, refuse_special
+from recordmill.transforms.sources.files.file_stat import (
+    EMPTY,
+    FileStat,
+    RejectCause,
+    refuse_special,
+)
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
@@ -225,11 +232,13 @@ class _NamedFiles(References):
         self._named = {root: ListedPaths(root) for root in roots}
         self._normal: dict[str, str] = {}  # {path: normal path} of the last rows
         self._lists = SplitLists.of(listing.inputs)
+        self._backslashes = 0  # rows whose backslashes were read as slashes
+        self._first_backslash = ""  # path of the first of them
 
     def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
         if roles.keys:
             return super().keys(rows, roles, file)
-        paths = rows.columns[self._main].dictionary_encode()
+        paths = self._paths(rows, file).dictionary_encode()
         prefix = self._prefixes[self._listing.root_of(Location.parse(file.path))]
         names = [
             prefix + normal_path(path) if path else None for path in paths.dictionary.to_pylist()
@@ -237,7 +246,13 @@ class _NamedFiles(References):
         return pa.array(names, pa.string()).take(paths.indices)
 
     def see(self, rows: Rows, file: File) -> None:
-        paths = rows.columns[self._main].drop_null().unique()
+        written = rows.columns[self._main]
+        paths = self._paths(rows, file)
+        if paths is not written:
+            changed = pc.filter(written, pc.not_equal(paths, written))
+            self._first_backslash = self._first_backslash or next(iter(changed.to_pylist()), "")
+            self._backslashes += len(changed)
+        paths = paths.drop_null().unique()
         root = self._listing.root_of(Location.parse(file.path))
         self._normal = {path: normal_path(path) for path in paths.to_pylist()}
         self._named[root].add(self._normal.values())
@@ -245,12 +260,10 @@ class _NamedFiles(References):
     def attach(self, rows: Rows, layout: RowLayout, file: File, system: SystemColumns) -> Attached:
         place = Location.parse(file.path)
         root = self._listing.root_of(place)
-        paths = rows.columns[self._main].dictionary_encode()
+        paths = self._paths(rows, file).dictionary_encode()
         distinct = [*paths.dictionary.to_pylist(), ""]
         at = paths.indices.fill_null(len(distinct) - 1)  # int32[n], indices into `distinct`
-        if root not in self._stats:
-            self._stats[root] = self._listing.stats(place, "listing")
-        stated = zip(distinct, self._stats[root].stat(distinct), strict=True)
+        stated = zip(distinct, self._stats_of(place).stat(distinct), strict=True)
         found = [one if path else _NO_PATH for path, one in stated]
         files = [one if isinstance(one, FileStat) else _NOTHING for one in found]
         keys = None
@@ -293,6 +306,41 @@ class _NamedFiles(References):
             splits,
         )
 
+    def _stats_of(self, place: Location) -> StatCache:
+        root = self._listing.root_of(place)
+        if root not in self._stats:
+            self._stats[root] = self._listing.stats(place, "listing")
+        return self._stats[root]
+
+    def _paths(self, rows: Rows, file: File) -> pa.Array:
+        """Return the paths of rows, with slashes for backslashes where only that is a file.
+
+        Raises:
+          ConfigError: Both are files.
+        """
+        paths = rows.columns[self._main]
+        if not pc.any(pc.match_substring(paths, "\\")).as_py():
+            return paths
+        encoded = paths.dictionary_encode()
+        distinct = encoded.dictionary.to_pylist()
+        stats = self._stats_of(Location.parse(file.path))
+        given = [path for path in distinct if "\\" in path]
+        others = [path.replace("\\", "/") for path in given]
+        changed = {}
+        for path, other, found, read in zip(
+            *(given, others, stats.stat(given), stats.stat(others)), strict=True
+        ):
+            if isinstance(read, RejectCause) and read.reason is Reason.MISSING:
+                continue
+            if isinstance(found, FileStat) or found == EMPTY:
+                raise ConfigError(
+                    f"the path {path!r} in {file.key} may be two files, because {other!r} exists,"
+                    " too: rename one of them, and write / between folders"
+                )
+            changed[path] = other
+        read_as = pa.array([changed.get(path, path) for path in distinct], pa.string())
+        return read_as.take(encoded.indices)
+
     def advice(self) -> str:
         root = next(iter(self._named))
         column = self._main
@@ -312,4 +360,11 @@ class _NamedFiles(References):
             archives = self._stats[root].archives if root in self._stats else ()
             notes += named.notes(names, archives)
         notes += [] if self._lists is None else self._lists.close(listing.inputs)
+        if self._backslashes:
+            text = (
+                f"{count_of(self._backslashes, 'path')} of {names} with backslashes, such as"
+                f" {self._first_backslash}, {'was' if self._backslashes == 1 else 'were'} read with"
+                " / between the folders"
+            )
+            notes.append(Note("backslashes", text))
         return ListingPart(notes=notes)

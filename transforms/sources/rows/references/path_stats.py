@@ -148,7 +148,7 @@ def _with_hint(path: str, found: FileStat | RejectCause) -> FileStat | RejectCau
         )
     if "\\" in path:
         return found._replace(
-            detail=f"{found.detail}: its path has backslashes, which do not separate folders: use /"
+            detail=f"{found.detail}; its path has backslashes, which were also read as /"
         )
     return found
 
