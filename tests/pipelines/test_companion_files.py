@@ -118,23 +118,46 @@ def test_a_table_of_captions(folder):
 
 
 @pytest.mark.parametrize("inner", ["", "images"])
-def test_lists_of_splits_beside_a_folder_of_images(tmp_path, inner):
+@pytest.mark.parametrize("place", ["meta", "splits", "lists", "other", ".", "images", "images/a"])
+def test_lists_of_splits_in_or_beside_a_folder_of_images(tmp_path, inner, place):
     for number in range(4):
         path = tmp_path / "food/images" / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         make_picture(path, number)
+    (meta := tmp_path / "food" / place).mkdir(exist_ok=True)
     for name, lines in {"train": "a/0\nb/1\n", "test": "a/2\nb/3\n", "classes": "a\nb\n"}.items():
-        (tmp_path / "food/meta").mkdir(exist_ok=True)
-        (tmp_path / f"food/meta/{name}.txt").write_text(lines)
-    given, meta = tmp_path / "food" / inner, tmp_path / "food/meta"
+        (meta / f"{name}.txt").write_text(lines)
+    (meta / "train_words.txt").write_text("good\n")
+    given = tmp_path / "food" / inner
     option = f"--split-files test={meta}/test.txt,train={meta}/train.txt"
-    assert notes(given, "--label-from", "parent")["unread"] == [
+    found = notes(given, "--label-from", "parent").get("unread", [])
+    if inner and place == "other":  # not a usual folder
+        assert not found
+        return
+    assert found == [
         f"2 lists of the files of splits in {given} were not read: {option} takes the splits from"
         " them"
     ]
     options = ("--size", 8, "--label-from", "parent", *option.split())
     made = make(tmp_path / "divided", "--input", given, *options)
     assert (len(made.index("train")), len(made.index("test"))) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("files", "lists"),
+    [
+        ({"train.txt": "1\n", "val.txt": "0\n", "cat_test.txt": "1\n"}, ("val", "train")),
+        ({"train.txt": "0 0.5 0.5 0.1 0.1\n", "test.txt": "1 cat\n"}, ()),
+        ({"train.txt": "x/0\n", "val.txt": "nothing\n"}, ()),
+    ],
+)
+def test_only_names_of_files_are_lists_of_splits(folder, files, lists):
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    found = [note for note in notes(folder).get("unread", []) if "--split-files" in note]
+    assert len(found) == bool(lists)
+    assert all(f"{name}.txt" in note for name in lists for note in found)
+    assert not any("cat_test" in note for note in found)
 
 
 @pytest.mark.parametrize(

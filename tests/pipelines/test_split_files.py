@@ -1,6 +1,9 @@
 """Splits by lists of names: --split-files."""
 
 import pathlib
+import re
+import shlex
+import subprocess
 import tarfile
 import unicodedata
 
@@ -165,7 +168,7 @@ ERRORS = {
         {"test": "0 1 2 -1\n1 1 2 1\n"},
         ",train=*",
         "its lines have further fields, which are taken for parts of the names: keep only the names"
-        " (awk '{{print $1}}' FILE > NAMES)",
+        " (sed -E 's/([[:space:]]+[^[:space:]]+){{3}}[[:space:]]*$//' FILE > NAMES)",
     ),
     "two rests": ({"test": "0\n"}, ",train=*,dev=*", "expected * for one split, got it for"),
     "empty": ({"test": "\n"}, ",train=*", "test.txt: expected one name per line, got none"),
@@ -200,6 +203,43 @@ def test_a_note_names_lists_with_paths_of_other_places(before, remedy, tmp_path)
     (note,) = [note for note in made.manifest.notes if "--split-files" in note]
     assert f"--split-files {given} takes the splits from them" in note
     assert remedy in note if remedy else "removed" not in note
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "after"),
+    [
+        ("", "{}.png", " 0"),
+        ("", "{}", " 1 -1 2\r"),
+        ("./", "{}.png", "\t7 "),
+        ("", "a photo {}.png", " 3 4"),
+        ("/data (1)/x.y/", "{}.png", ""),
+        ("C:\\data\\", "{}.png", " 5"),
+    ],
+)
+def test_commands_that_keep_the_names_of_lists(before, name, after, tmp_path, capsys):
+    for number in range(6):
+        path = tmp_path / "in" / "ab"[number % 2] / name.format(number).removesuffix(".png")
+        make_picture(path.with_name(f"{path.name}.png"), number)
+    texts = {
+        split: "".join(f"{before}{'ab'[n % 2]}/{name.format(n)}{after}\n" for n in numbers)
+        for split, numbers in {"test": range(2), "train": range(2, 6)}.items()
+    }
+    given = lists(tmp_path / "in", **texts)
+    argv = ("images", "--input", tmp_path / "in", "--size", 8)
+    notes = make(tmp_path / "plain", *argv).manifest.notes
+    advice = [next(note for note in notes if f"--split-files {given} takes the splits" in note)]
+    if after:
+        assert run(*argv, "--split-files", given, "--output", tmp_path / "none") == 2
+        advice += [capsys.readouterr().err] if not before.strip("./") else []
+    for text in advice:
+        (command,) = re.findall(r"[(](sed -E .*) FILE > NAMES[)]", text)
+        for split in texts:
+            script = f"{command} {shlex.quote(f'{tmp_path}/in/{split}.txt')}"
+            texts[split] = subprocess.check_output(["sh", "-c", script], text=True)
+        (tmp_path / "names").mkdir(exist_ok=True)
+        given = lists(tmp_path / "names", **texts)
+        made = make(tmp_path / f"out-{len(text)}", *argv, "--split-files", given)
+        assert {one: len(keys) for one, keys in splits(made).items()} == {"test": 2, "train": 4}
 
 
 def test_files_in_no_list_may_be_left_out(tmp_path):

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.format.split_names import TRAIN, canonical_split
+from recordmill.format.split_names import canonical_split
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location
 from recordmill.storage.members import Member
@@ -77,11 +77,7 @@ _CAPTIONS = {
     "txt": " (--captions-from .txt reads captions)",
     "json": " (--captions-from .json:FIELD reads captions)",
 }
-_LISTS = ("txt", "lst", "list")
-_NAMES_OF_LISTS = ("train.txt", "val.txt", "test.txt")
-_BESIDE_IMAGES = (".", "meta", "splits", "lists")  # folders of lists, such as those of Food-101
-_MOST = 1000  # files per extension that may be lists of names
-_DEEPEST = 100  # folders in a line of a list of names
+_DEEPEST = 100  # folders beside a table
 _READ = 1 << 16  # bytes at the beginning of a file
 _PROBED = 3  # files per extension that are opened
 
@@ -105,10 +101,7 @@ class CompanionFinder:
         self._formats: dict[str, str] = {}  # format of these annotations, by extension
         self._folders: dict[str, str] = {}  # of these annotations
         self._places: dict[str, str] = {}  # value of --annotations that reads them
-        self._lists: dict[str, str] = {}  # {split: path of a list of its files}
-        self._foreign: set[str] = set()  # folders in lists before the paths of files
         self._images = 0
-        self._first_path = ""  # of a record
         self._samples = SampleImages() if sampled and "samples" in self._kinds else None
         self._sidecars = SidecarTexts() if "sidecars" in self._kinds else None
         # By their suffix; an example is a mask and its image.
@@ -123,9 +116,6 @@ class CompanionFinder:
             return
         extension = file.key.rpartition(".")[2].lower()
         self._counts[extension] += 1
-        may_list = not self._kinds.isdisjoint(("lists", "tables"))
-        if extension in _LISTS and may_list and self._counts[extension] <= _MOST:
-            self._find_list(root, file)
         path = f"{root.given.path.rstrip('/')}/{file.key}"
         if extension in _TABLES and "tables" in self._kinds:
             self._first.setdefault(extension, path)
@@ -148,47 +138,8 @@ class CompanionFinder:
                 alone = format_ in ("COCO", "CVAT", "captions")
                 self._places[extension] = path if alone else os.path.dirname(path)
 
-    def _find_list(self, root: InputRoot, file: File) -> None:
-        """Keep a file if its name is that of a split, and its first line the path of a file."""
-        folder, _, name = file.key.rpartition("/")
-        split = file_split(name)
-        if split is None or split in self._lists:
-            return
-        line = _first_line(file.path).strip()
-        around = root.root.local_path if root.root.is_local else ""
-        parts = line.replace("\\", "/").split("/") if "\0" not in line else []
-        # Lists made elsewhere have other folders before the path.
-        for start in range(len(parts) if len(parts) < _DEEPEST else 0):
-            end = os.path.normpath("/".join(parts[start:]))
-            places = (os.path.join(around, end), os.path.join(around, folder, end))
-            there = next(filter(os.path.isfile, places), None) if parts[start] else None
-            if there is not None:
-                self._lists[split] = f"{root.given.path.rstrip('/')}/{file.key}"
-                if not f"/{there}".endswith(f"/{os.path.normpath(line).lstrip('/')}"):
-                    self._foreign.add("/".join([*parts[:start], ""]))
-                return
-
-    def list_notes(self) -> Iterator[Note]:
-        """Yield a note on lists of names that could give the splits."""
-        if not self._lists and "lists" in self._kinds:
-            task = "Main" if "masks" in self._kinds else "Segmentation"
-            self._lists = _lists_beside(self._first_path, task)
-        if not self._lists:
-            return
-        given = ",".join(f"{split}={path}" for split, path in sorted(self._lists.items()))
-        rest = "" if TRAIN in self._lists else f",{TRAIN}=*"
-        text = f"{count_of(len(self._lists), 'list')} of the files of splits in {self._inputs}"
-        were = "was" if len(self._lists) == 1 else "were"
-        text += f" {were} not read: --split-files {shlex.quote(given + rest)} takes the splits from"
-        text += f" {'it' if len(self._lists) == 1 else 'them'}"
-        if self._foreign:
-            some = " or ".join(map(repr, sorted(self._foreign)))
-            text += f", once {some} is removed from the beginning of their lines"
-        yield Note("unread", text)
-
-    def add_record(self, key: str, path: str) -> None:
-        """Take the key and the path of a record, in the order of all files."""
-        self._first_path = self._first_path or path
+    def add_record(self, key: str) -> None:
+        """Take the key of a record, in the order of all files."""
         if self._sidecars is not None:
             self._sidecars.add_record(key)
 
@@ -354,29 +305,6 @@ class _Table(NamedTuple):
         return f"--input {shlex.quote(given)}"
 
 
-def _lists_beside(image: str, task: str) -> dict[str, str]:
-    """Return {split: path of its list} of lists beside a folder of images.
-
-    The first name in each list is that of an image.
-
-    Args:
-      image: Path of an image.
-      task: Folder of the lists of Pascal VOC.
-    """
-    extension = os.path.splitext(image)[1]
-    lists: dict[str, str] = {}
-    for images, folders in {"JPEGImages": (f"ImageSets/{task}",), "images": _BESIDE_IMAGES}.items():
-        around, found, _ = image.rpartition(f"/{images}/")
-        for folder, name in itertools.product(folders if found else (), _NAMES_OF_LISTS):
-            path = os.path.normpath(f"{around}/{folder}/{name}")
-            line, split = _first_line(path).strip(), file_split(name)
-            if split is None or not line or "\0" in line or split in lists:
-                continue
-            if any(os.path.isfile(f"{around}/{images}/{line}{end}") for end in ("", extension)):
-                lists[split] = path
-    return lists
-
-
 def _columns_in(line: str) -> list[str]:
     """Return the names of columns in the first line of CSV or of JSON lines, in lower case."""
     return [*_first_row(line, line)]
@@ -415,11 +343,6 @@ def _folder_of(name: str, table: str) -> str:
 
 def _suffix(stem: str) -> str:
     return next((one for one in MASK_SUFFIXES if stem.endswith(one)), "")
-
-
-def _first_line(path: str) -> str:
-    """Return the first line of a local file; '' if it cannot be read, or is remote."""
-    return _begin(path).partition(b"\n")[0].decode("utf-8-sig", "replace")
 
 
 def _begin(path: str) -> bytes:

@@ -77,6 +77,7 @@ from recordmill.transforms.sources.folders.role_folders import (
     holds_no_images,
 )
 from recordmill.transforms.sources.folders.split_lists import SplitLists
+from recordmill.transforms.sources.folders.unread_lists import UnreadLists
 from recordmill.transforms.sources.folders.unused_splits import UnusedSplits, unused_notes
 
 EXAMPLES = 3  # files in a message
@@ -438,6 +439,17 @@ class FileTree:
         finder = CompanionFinder(Inputs.of(self.input), self.companions, sampled=sampled)
         unused = unused_splits(self._laid_out)
         lists = SplitLists.of(inputs)
+        unread = UnreadLists(
+            inputs,
+            [one.root for one in self._laid_out],
+            of_masks="masks" not in self.companions,
+            beside="lists" in self.companions,
+        )
+
+        def skip(root: InputRoot, file: File) -> None:
+            finder.skip(root, file)
+            unread.skip(root, file)
+
         files = walk_files(
             inputs,
             self._laid_out,
@@ -445,12 +457,13 @@ class FileTree:
             leave_out=self.leave_out,
             unused=unused,
             lists=lists,
-            on_skipped=finder.skip,
+            on_skipped=skip,
             skip=self._skip,
         )
         for one in files:
             if isinstance(one, LabelledFile):
-                finder.add_record(one.file.key, one.file.path)
+                finder.add_record(one.file.key)
+                unread.add_record(one.file.path)
                 file, source = one.file, one.source
                 if one.key is not None:
                     file, source = file._replace(key=one.key), source or file.key
@@ -468,7 +481,8 @@ class FileTree:
             raise ConfigError(no_files_message(inputs, found) + finder.advice())
         on_layout = layout_notes(self._laid_out, labelled=self.labelled)
         splits = split_source(self._laid_out, inputs)
-        on_lists = [] if splits is not None else [*finder.list_notes()]
+        noted = splits is None and not {"lists", "tables"}.isdisjoint(self.companions)
+        on_lists = [*unread.notes()] if noted else []
         on_lists += [] if lists is None else lists.close(inputs)
         yield ListingPart(
             notes=(*on_layout, *finder.notes(), *unused_notes(unused), *on_lists),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from recordmill.transforms.sources.folders.path_matcher import (
 _OPTION = "split-files"
 REST = "*"  # in place of a list: all files that no list names
 _SHOWN = 3  # names in a message
+_LAST_NUMBERS = re.compile(r"(\s+[-+]?\d+)+$")
 _COMPARED = 1000  # files in no list to which the nearest name is looked for, at most
 
 
@@ -161,13 +163,19 @@ class SplitLists:
 
 def _fields_advice(lines: Sequence[str]) -> str:
     """Return advice if numbers follow the names in all lines; "" for other lines."""
-    parts = [line.rsplit(None, 1) for line in lines]
-    if not all(len(one) == 2 and one[1].lstrip("+-").isdecimal() for one in parts):
+    numbers = [_LAST_NUMBERS.search(line) for line in lines]
+    count = min((len(one[0].split()) if one else 0 for one in numbers), default=0)
+    if not count:
         return ""
     return (
         "; its lines have further fields, which are taken for parts of the names: keep only the"
-        " names (awk '{print $1}' FILE > NAMES)"
+        f" names (sed -E '{cut_fields(count)}' FILE > NAMES)"
     )
+
+
+def cut_fields(count: int) -> str:
+    """Return the script of sed that removes the last fields of each line."""
+    return rf"s/([[:space:]]+[^[:space:]]+){{{count}}}[[:space:]]*$//"
 
 
 def _shown(split: str) -> str:

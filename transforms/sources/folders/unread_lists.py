@@ -1,0 +1,214 @@
+"""Lists of names in or beside an input that could give the splits, such as Food-101's train.txt."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from recordmill.format.split_names import TRAIN, canonical_split
+from recordmill.notes import Note, count_of
+from recordmill.storage.files import Location
+from recordmill.storage.members import Member
+from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.inputs import InputRoot
+from recordmill.transforms.sources.files.skipped_names import holds_lists
+from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.path_names import file_split
+from recordmill.transforms.sources.folders.split_lists import cut_fields
+
+_EXTENSIONS = ("txt", "lst", "list")
+_FOLDERS = (".", "meta", "splits", "split", "lists")  # usual folders of lists beside the files
+_MOST = 1000  # files of an input or a folder that may be lists
+_DEEPEST = 100  # folders in a line
+_LINES = 5  # of a list that are compared with the files
+_READ = 1 << 16  # bytes at the beginning of a list
+_FIELDS = 8  # numbers after a name, at most
+_SPECIAL, _ESCAPED = re.compile(r"[][\\/.*^$|+?(){}]"), r"\\\g<0>"  # in expressions of sed
+_NUMBERS = re.compile(r"([-+]?\d+\s*)*")
+
+
+class UnreadLists:
+    """Finds files whose names are those of splits, and whose lines name files of the input."""
+
+    def __init__(
+        self, inputs: Inputs, roots: Iterable[InputRoot], *, of_masks: bool, beside: bool
+    ) -> None:
+        """Begin without any list.
+
+        Args:
+          inputs: The inputs.
+          roots: The same on their filesystems.
+          of_masks: Whether the images have masks, for which Pascal VOC has lists of its own.
+          beside: Whether to look for lists around the inputs as well.
+        """
+        self._inputs = inputs
+        self._task = "Segmentation" if of_masks else "Main"  # folder of Pascal VOC's lists
+        self._beside = beside
+        self._counts: Counter[str] = Counter()
+        self._in_inputs: list[_Candidate] = []
+        self._roots = {one.root.local_path for one in roots if one.root.is_local}
+        self._first = ""  # path of a record
+
+    def skip(self, root: InputRoot, file: File) -> None:
+        """Take a file of an input that is no record."""
+        extension = file.key.rpartition(".")[2].lower()
+        if extension not in _EXTENSIONS or not root.root.is_local or Member.of(file.path):
+            return
+        self._counts[extension] += 1
+        folder, _, name = file.key.rpartition("/")
+        split = file_split(name)
+        other_task = holds_lists(folder) and not folder.endswith(f"ImageSets/{self._task}")
+        if split is not None and not other_task and self._counts[extension] <= _MOST:
+            shown = f"{root.given.path.rstrip('/')}/{file.key}"
+            self._in_inputs.append(_Candidate(split, file.path, shown))
+
+    def add_record(self, path: str) -> None:
+        """Take the path of a record."""
+        if not self._first and Member.of(path) is None:
+            self._first = path
+
+    def notes(self) -> Iterator[Note]:
+        """Yield a note on the lists."""
+        place = Location.parse(self._first) if self._first else None
+        if place is None or not place.is_local:
+            return
+        around = [*self._around(place.local_path)]
+        found = self._choose(self._in_inputs, around)
+        if not found and self._beside:
+            found = self._choose(self._candidates_beside(around), around)
+        if not found:
+            return
+        given = ",".join(f"{split}={one.shown}" for split, one in sorted(found.items()))
+        rest = "" if TRAIN in found else f",{TRAIN}=*"
+        text = f"{count_of(len(found), 'list')} of the files of splits in {self._inputs}"
+        were, them = ("was", "it") if len(found) == 1 else ("were", "them")
+        text += f" {were} not read: --split-files {shlex.quote(given + rest)} takes the splits from"
+        text += f" {them}"
+        if remedies := sorted({one.remedy for one in found.values() if one.remedy}):
+            text += f", once {' or '.join(remedies)}"
+        yield Note("unread", text)
+
+    def _around(self, path: str) -> Iterator[str]:
+        """Yield the folders around a file, up to the one around the input."""
+        last = {os.path.dirname(root.rstrip("/")) for root in self._roots}
+        folder = os.path.dirname(path)
+        for _ in range(_DEEPEST):
+            yield folder
+            if folder in last or folder == os.path.dirname(folder):
+                return
+            folder = os.path.dirname(folder)
+
+    def _candidates_beside(self, around: Sequence[str]) -> Iterator[_Candidate]:
+        for folder, name in itertools.product(around, (*_FOLDERS, f"ImageSets/{self._task}")):
+            place = os.path.normpath(f"{folder}/{name}")
+            try:
+                with os.scandir(place) as entries:
+                    names = sorted(one.name for one in itertools.islice(entries, _MOST))
+            except OSError:
+                continue
+            for one in names:
+                split = file_split(one) if one.lower().endswith(_EXTENSIONS) else None
+                if split is not None:
+                    yield _Candidate(split, f"{place}/{one}", f"{place}/{one}")
+
+    def _choose(
+        self, candidates: Iterable[_Candidate], around: Sequence[str]
+    ) -> Mapping[str, _List]:
+        """Return {split: its list}. All are in one folder, and named alike."""
+        chosen: dict[tuple[str, bool], dict[str, _List]] = {}
+        for one in candidates:
+            of_kind = chosen.setdefault((os.path.dirname(one.path), one.has_other_words), {})
+            if one.split in of_kind:
+                continue
+            places = (*around, *self._roots, os.path.dirname(one.path))
+            if (remedy := _remedy(one.path, places, os.path.splitext(self._first)[1])) is not None:
+                of_kind[one.split] = _List(one.shown, remedy)
+        best = max(chosen, key=lambda kind: (len(chosen[kind]), not kind[1]), default=None)
+        return {} if best is None else chosen[best]
+
+
+class _Candidate(NamedTuple):
+    """A file that may be a list. shown: its path for options."""
+
+    split: str
+    path: str
+    shown: str
+
+    @property
+    def has_other_words(self) -> bool:
+        """True if the name is not that of a split, but contains one."""
+        return canonical_split(os.path.basename(self.path).partition(".")[0]) is None
+
+
+class _List(NamedTuple):
+    """A list. remedy: what to do with its lines before it is used; "" if nothing."""
+
+    shown: str
+    remedy: str
+
+
+def _remedy(path: str, places: Sequence[str], extension: str) -> str | None:
+    """Return what makes the lines of a file names of records; None if the file is no list.
+
+    Args:
+      path: The file.
+      places: Folders that names may be relative to.
+      extension: Of records.
+    """
+    for line in _lines(path):
+        for fields in range(_FIELDS):
+            name, *numbers = line.rsplit(None, fields)
+            if len(numbers) < fields or "\0" in name:
+                break
+            if _NUMBERS.fullmatch(" ".join(numbers)) is None:
+                break
+            if (before := _foreign(name, places, extension)) is not None:
+                return _edits(before, len(numbers))
+    return None
+
+
+def _foreign(name: str, places: Sequence[str], extension: str) -> str | None:
+    """Return the beginning of a name before the path of a record; None if it names no record."""
+    parts = name.replace("\\", "/").split("/")
+    # Lists made elsewhere have other folders before the path.
+    for start in range(len(parts) if len(parts) < _DEEPEST else 0):
+        end = os.path.normpath("/".join(parts[start:]))
+        by_stem = start == 0 or "/" in end  # a stem alone may be that of another file
+        for place in places if parts[start] else ():
+            there = os.path.join(place, end)
+            if os.path.isfile(there) or (by_stem and os.path.isfile(there + extension)):
+                whole = os.path.normpath("/".join(parts)).lstrip("/")
+                if f"/{there}".endswith(f"/{whole}"):
+                    return ""
+                return name[: len(name) - len("/".join(parts[start:]))]
+    return None
+
+
+def _edits(before: str, fields: int) -> str:
+    """Return what to remove from the lines of lists, and a command for it; "" if nothing."""
+    what, scripts = [], []
+    if before:
+        what.append(f"{before!r} is removed from the beginning of their lines")
+        scripts.append(f"s/^{_SPECIAL.sub(_ESCAPED, before)}//")
+    if fields:
+        what.append("only the names are kept in their lines")
+        scripts.append(cut_fields(fields))
+    edits = " ".join(f"-e {shlex.quote(one)}" for one in scripts)
+    return f"{' and '.join(what)} (sed -E {edits} FILE > NAMES)" if scripts else ""
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Yield the first lines of a local file."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_READ).decode("utf-8-sig", "replace")
+    except OSError:
+        return  # no record depends on it
+    yield from itertools.islice(
+        (line.strip() for line in text.splitlines() if line.strip()), _LINES
+    )
