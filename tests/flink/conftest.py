@@ -9,11 +9,13 @@ from tests.flink.jobs import LARGE, LONG, Job
 from tests.paths import SMALL_CLOTHING
 
 GZIP = (*LARGE, "--compression", "gzip")
+# Sort buffers of about 3 MiB: Flink fails on larger elements.
+SMALL_BUFFERS = {"taskmanager.memory.managed.fraction": 0.1}
 
 
 @pytest.fixture(scope="session")
 def flink(tmp_path_factory) -> Iterator[FlinkCluster]:
-    with FlinkCluster(tmp_path_factory.mktemp("flink")) as cluster:
+    with FlinkCluster(tmp_path_factory.mktemp("flink"), settings=SMALL_BUFFERS) as cluster:
         yield cluster
 
 

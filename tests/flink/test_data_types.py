@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from benchmarks.rows import write_wide_rows
 from tests.flink.jobs import Job, finish_both
 from tests.paths import AIR, SMS
 from tests.sounds import speech
@@ -104,6 +105,14 @@ def test_a_table_and_what_is_learned_from_it(flink, tmp_path):
     options += narrowed(here)
     direct, job = finish_both(flink, tmp_path, *options, source=AIR, kind="table")
     assert "out_of_schema" in (tmp_path / "direct" / "rejects.jsonl").read_text()
+    assert job.files == direct.files
+
+
+def test_statistics_of_a_wide_table(flink, tmp_path):
+    """Even those of one part are larger than Flink's sort buffer."""
+    rows = tmp_path / "rows.csv"
+    write_wide_rows(10_000, 60, rows)
+    direct, job = finish_both(flink, tmp_path, source=rows, kind="table")
     assert job.files == direct.files
 
 

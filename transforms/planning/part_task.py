@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,39 +57,16 @@ class DataProfile:
             columns=max(part.columns for part in parts) if parts else (),
         )
 
-    def pack(self) -> bytes:
-        """Return the profile as bytes.
 
-        Profiles are sent between processes and stages in this form, and unpacked only to add them
-        up: a profile of thousands of columns has hundreds of thousands of objects.
-        """
-        return array_pickle.dumps(self)
+def write_pieces(values: Iterable[Any], staging: Staging) -> tuple[Piece, ...]:
+    """Return values, packed by `array_pickle`, as pieces: inline if small, or in a staged file.
 
-    @classmethod
-    def unpack(cls, packed: bytes) -> DataProfile:
-        """Return the inverse of `pack`."""
-        profile: DataProfile = array_pickle.loads(packed)
-        return profile
-
-    @classmethod
-    def sum_packed(cls, several: Iterable[bytes]) -> bytes:
-        """Return the packed sum of packed profiles; their order does not matter."""
-        parts = list(several)
-        if len(parts) == 1:
-            return parts[0]
-        return cls.sum(map(cls.unpack, parts)).pack()
-
-
-def write_pieces(profiles: Iterable[DataProfile], staging: Staging) -> tuple[Piece, ...]:
-    """Return the profiles as pieces: a single one inline, several in a file of staging."""
-    packed = [profile.pack() for profile in profiles]
-    if len(packed) < 2:
+    They are elements of the pipeline, and Flink fails on those that exceed its sort buffer. The
+    profile of one part can have many MiB, and that of all parts more.
+    """
+    packed = [array_pickle.dumps(value) for value in values]
+    if sum(map(len, packed)) <= limits.INLINE_BYTES:
         return tuple((one, "", 0, 0) for one in packed)
-    return write_profiles(packed, staging)
-
-
-def write_profiles(packed: Sequence[bytes], staging: Staging) -> tuple[Piece, ...]:
-    """Write packed profiles into a new file of staging, and return a piece for each."""
     name = f"profiles/{uuid.uuid4().hex}.pickles"
     place = staging.place(name)
     place.parent.make_dirs()

@@ -9,6 +9,7 @@ import apache_beam as beam
 
 from recordmill.job.staging import Staging, Verdict
 from recordmill.notes import Note, notes_of
+from recordmill.processes.pool import shared_pool
 from recordmill.profile import drift, statistics_file
 from recordmill.profile.schema_rules import SchemaRules
 from recordmill.profile.statistics_file import STATISTICS
@@ -21,7 +22,7 @@ from recordmill.transforms.encoders.artifacts import store_artifacts
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.planning.part_task import DataProfiler
 from recordmill.transforms.planning.planning_pass import PartSummary
-from recordmill.transforms.planning.profile_sums import Profile, conclude_groups
+from recordmill.transforms.planning.profile_sums import Profile, conclude_group, sum_group
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.statistics.infer_schema import infer_schema
 from recordmill.transforms.statistics.statistics_proto import join_messages
@@ -171,6 +172,30 @@ def _conclude(
     return profiling.conclude(profile, of_records)
 
 
+class _Sums:
+    """Sums and concludes from profiles, in an encoder process if they are in files."""
+
+    def __init__(self, profiling: Profiling) -> None:
+        self._staging = profiling.staging
+        self._workers = profiling.workers
+        self._whole = profiling.is_judged
+
+    def sum(self, pieces: Iterable[Piece]) -> Piece:
+        several = list(pieces)
+        if len(several) == 1:
+            return several[0]
+        if all(data for data, *_ in several):
+            return sum_group(several, self._staging)
+        return shared_pool(self._workers).submit(sum_group, several, self._staging).result()
+
+    def conclude(self, group: int, piece: Piece) -> tuple[int, Piece]:
+        if piece[0]:
+            return group, conclude_group(piece, self._staging, whole=self._whole)
+        pool = shared_pool(self._workers)
+        task = pool.submit(conclude_group, piece, self._staging, whole=self._whole)
+        return group, task.result()
+
+
 def _sum(
     summaries: beam.PCollection[PartSummary],
     profile: Callable[[PartSummary], Iterable[tuple[int, Piece]]],
@@ -178,17 +203,13 @@ def _sum(
     *,
     profiling: Profiling,
 ) -> beam.pvalue.AsIter:
-    pieces = summaries | f"{label}Findings" >> beam.FlatMap(profile).with_output_types(
-        tuple[int, Piece]
-    )
+    """Return the conclusions from the profiles of all parts, by group of columns."""
+    sums = _Sums(profiling)
     return beam.pvalue.AsIter(
-        conclude_groups(
-            pieces,
-            label,
-            staging=profiling.staging,
-            workers=profiling.workers,
-            whole=profiling.is_judged,
-        )
+        summaries
+        | f"{label}Findings" >> beam.FlatMap(profile).with_output_types(tuple[int, Piece])
+        | f"{label}Sum" >> beam.CombinePerKey(sums.sum).with_output_types(tuple[int, Piece])
+        | f"{label}Groups" >> beam.MapTuple(sums.conclude).with_output_types(tuple[int, Piece])
     )
 
 

@@ -53,11 +53,8 @@ def profiled(staging):
             by_group.setdefault(group, []).append(piece)
     found = []
     for group, pieces in by_group.items():
-        if pieces[0][0]:
-            piece = profile_sums.sum_inline(pieces)
-        else:
-            halves = [profile_sums.sum_group(pieces[:2], staging), *pieces[2:]]
-            piece = profile_sums.sum_group(halves, staging)
+        halves = [profile_sums.sum_group(pieces[:2], staging), *pieces[2:]]
+        piece = profile_sums.sum_group(halves, staging)
         found.append((group, profile_sums.conclude_group(piece, staging, whole=True)))
     return Profile.join(found[::-1], staging), len(found)
 
@@ -73,6 +70,24 @@ def test_groups_of_columns_give_the_statistics_of_all_columns(monkeypatch, stagi
     assert infer_schema(found.whole) == infer_schema(expected.whole)
     assert [*found.whole.columns] == [*expected.whole.columns]
     assert found.profile.violations == expected.profile.violations
+
+
+@pytest.mark.parametrize("inline", ["none", "one part"])
+def test_large_profiles_and_sums_are_in_files(monkeypatch, staging, inline):
+    """Flink fails on elements of the pipeline that exceed its sort buffer."""
+    expected, _ = profiled(staging)
+    profiles = [[*DataProfiler(labelled=True).profile(rows)] for rows in parts()]
+    pieces = [piece for one in profiles for piece in part_task.write_pieces(one, staging)]
+    assert all(data for data, *_ in pieces)
+    largest = max(len(data) for data, *_ in pieces)
+    monkeypatch.setattr(limits, "INLINE_BYTES", largest if inline == "one part" else 0)
+    pieces = [piece for one in profiles for piece in part_task.write_pieces(one, staging)]
+    assert all(bool(data) == (inline == "one part") for data, *_ in pieces)
+    total = profile_sums.sum_group(pieces, staging)
+    assert total[0] == b""
+    assert total[3] > largest
+    found, _ = profiled(staging)
+    assert join_messages(found.messages) == join_messages(expected.messages)
 
 
 def test_no_records_have_no_statistics(staging):
