@@ -100,14 +100,14 @@ def _check_id(ids: list[str], line: int) -> None:
 class _Header(NamedTuple):
     """The order of columns by their names.
 
-    width: number of columns. levels: columns of red, green and blue. names, ids: columns of names
+    width: number of columns. levels: columns of red, green and blue. name, id: columns of names
     and of ids, or None.
     """
 
     width: int
     levels: tuple[int, int, int]
-    names: int | None
-    ids: int | None
+    name: int | None
+    id: int | None
 
     @classmethod
     def parse(cls, line: str) -> Self | None:
@@ -119,31 +119,33 @@ class _Header(NamedTuple):
         (red,), (green,), (blue,) = found
         named = [at for at, name in enumerate(columns) if name in _NAMES]
         numbered = [at for at, name in enumerate(columns) if name in _IDS]
-        names = named[-1] if named else None
-        if names is not None and names < min(red, green, blue) and not numbered:
-            # if lines have one more field, that one is the name, and this column holds ids
-            numbered = [names]
-        ids = numbered[0] if numbered else None
-        return cls(len(columns), (red, green, blue), names, ids)
+        return cls(
+            len(columns),
+            (red, green, blue),
+            named[-1] if named else None,
+            numbered[0] if numbered else None,
+        )
 
     def read(self, line: str) -> tuple[tuple[int, int, int], str, str] | None:
-        """Return the colour, the name and the id of a line, None if it has no colour."""
+        """Return the colour, the name and the id of a line, None if it has no colour.
+
+        A line may have more fields than the header: a name of several words, or, after a first
+        column that is named `class` and holds ids, the name at the end.
+        """
         fields = _fields(line)
-        more = fields[self.width :]
-        if more and self.names == 0 and "," not in line and not fields[0].isdigit():
-            # a name of several words
-            fields[: len(more) + 1] = [" ".join(fields[: len(more) + 1])]
-            more = []
+        more = len(fields) - self.width
+        name, id_ = self.name, self.id
+        if more > 0 and name == 0 and "," not in line and not fields[0].isdigit():
+            fields[: more + 1] = [" ".join(fields[: more + 1])]
+        elif more > 0 and name is not None and name < min(self.levels) and id_ is None:
+            name, id_ = None, name
         if len(fields) < self.width or not all(_is_level(fields[at]) for at in self.levels):
             return None
         red, green, blue = (int(fields[at]) for at in self.levels)
-        names, ids = self.names, self.ids
-        if names is not None and names == ids and not more:
-            ids = None
-        if names == self.width - 1:
-            more = fields[names:]
-        joined = _joined(more, line) if more or names is None else fields[names]
-        return (red, green, blue), joined, "" if ids is None else fields[ids]
+        first = self.width if name is None else name
+        at_the_end = first >= self.width - 1
+        text = _joined(fields[first:], line) if at_the_end else fields[first]
+        return (red, green, blue), text, "" if id_ is None else fields[id_]
 
 
 def _parse_line(line: str) -> tuple[tuple[int, int, int], str, str] | None:

@@ -39,7 +39,10 @@ class _Level:
 
 
 class UnusedSplits:
-    """Finds names of splits among the folders below the top folders of an input, and in files.
+    """Finds names of splits where no rule looks for them.
+
+    They are the names of folders below the top folders (`cat/train`), or parts of the names of top
+    folders (`seg_train`) or of files (`trainA.csv`).
 
     archived: whether the folders are those in archives. decided: whether the user chose the top
     folders as the splits; then names below them are no error. of_files: whether names of files may
@@ -60,10 +63,10 @@ class UnusedSplits:
         self._decided = decided
         self._advise_masks = advise_masks
         self._of_files = of_files and not decided
-        self._files: dict[str, str] = {}  # by the splits that their names seem to contain
-        self._near: dict[str, set[str]] = {}  # {top folder such as seg_train: folders in it}
-        self._last = ""
         self._levels = [_Level() for _ in range(_LEVELS)]  # the first is the one below the top
+        self._tops: dict[str, set[str]] = {}  # {top folder such as seg_train: folders in it}
+        self._files: dict[str, str] = {}  # {split that a name seems to contain: its file}
+        self._last = ""  # folder of the last file
 
     def see(self, key: str) -> None:
         """Take the path of a file relative to the input."""
@@ -80,7 +83,7 @@ class UnusedSplits:
         if not names or canonical_split(names[0]) is not None:
             return
         if not self._decided and near_split(names[0]) is not None:
-            self._near.setdefault(names[0], set()).add("/".join(names[1:2]))
+            self._tops.setdefault(names[0], set()).add("/".join(names[1:2]))
         for number, level in enumerate(self._levels, 1):
             split = canonical_split(names[number]) if number < len(names) else None
             if split is None:
@@ -106,7 +109,14 @@ class UnusedSplits:
         return None
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note on the first level that has names of splits, unless there is a `problem`."""
+        """Yield a note on the first kind of names of splits, unless there is a `problem`."""
+        for text in (self._on_levels(), self._on_tops(), self._on_files()):
+            if text is not None:
+                yield Note("splits", text)
+                return
+
+    def _on_levels(self) -> str | None:
+        """Return the note on the first level of folders below the top that has names of splits."""
         for number, level in enumerate(self._levels, 1):
             if level.several:
                 instead = (
@@ -114,38 +124,41 @@ class UnusedSplits:
                     if self._decided
                     else "records are divided by --splits"
                 )
-                text = (
+                return (
                     f"folders below {some(level.parents)} of {self._root.given} have names of"
                     f" splits ({some(sorted(level.names))}), but {instead}:"
                     f" {self._patterns(number, level)}"
                 )
-                yield Note("splits", text)
-                return
+        return None
+
+    def _on_tops(self) -> str | None:
+        """Return the note on top folders whose names contain those of splits."""
         places: dict[str, str] = {}  # {folder: its split}
-        for name, inside in self._near.items():
+        for name, inside in self._tops.items():
             # The only folder in one, as in seg_train/seg_train/CLASS, is not a class either.
             path = "/".join([name, *inside]) if len(inside) == 1 else name
             places[path.rstrip("/")] = near_split(name) or ""
-        if len({*places.values()}) > 1:
-            advice = given_splits(self._root, places, archived=self._archived)
-            yield Note(
-                "splits",
-                f"the names of the folders {some(sorted(self._near))} of {self._root.given} seem to"
-                f" contain names of splits, but records are divided by --splits: {advice} takes"
-                " them as splits; --split-from none omits this note",
-            )
-        elif len(self._files) > 1:
-            by_split = [(split, self._files[split]) for split in in_order(self._files)]
-            inputs = [
-                f"--input {shlex.quote(f'{one}={self._folder}/{key}')}" for one, key in by_split
-            ]
-            yield Note(
-                "splits",
-                f"names of files of {self._root.given} seem to contain names of splits"
-                f" ({some([key for _, key in by_split])}), but records are divided by --splits:"
-                f" separate the words, as in train_a, or name the split of each file, as in"
-                f" {' '.join(inputs)}; --split-from none omits this note",
-            )
+        if len({*places.values()}) < 2:
+            return None
+        advice = given_splits(self._root, places, archived=self._archived)
+        return (
+            f"the names of the folders {some(sorted(self._tops))} of {self._root.given} seem to"
+            f" contain names of splits, but records are divided by --splits: {advice} takes"
+            " them as splits; --split-from none omits this note"
+        )
+
+    def _on_files(self) -> str | None:
+        """Return the note on files whose names contain those of splits."""
+        if len(self._files) < 2:
+            return None
+        by_split = [(split, self._files[split]) for split in in_order(self._files)]
+        inputs = [f"--input {shlex.quote(f'{one}={self._folder}/{key}')}" for one, key in by_split]
+        return (
+            f"names of files of {self._root.given} seem to contain names of splits"
+            f" ({some([key for _, key in by_split])}), but records are divided by --splits:"
+            f" separate the words, as in train_a, or name the split of each file, as in"
+            f" {' '.join(inputs)}; --split-from none omits this note"
+        )
 
     @property
     def _folder(self) -> str:
