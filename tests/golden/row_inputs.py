@@ -125,8 +125,8 @@ def _months(root: pathlib.Path) -> None:
 
 
 @makes(
-    "odd-values.csv quotes.csv ragged.csv ids.csv dates.csv spellings.csv repeated.csv "
-    "conflicts.csv labels-alike.csv multi.csv multi.jsonl headers-in-rows.csv thousands.csv "
+    "odd-values.csv quotes.csv open-quotes.csv ragged.csv ids.csv dates.csv spellings.csv "
+    "repeated.csv conflicts.csv labels-alike.csv multi.csv multi.jsonl headers-in-rows.csv thousands.csv "
     "upper-columns"
 )
 def _odd_rows(root: pathlib.Path) -> None:
@@ -136,6 +136,8 @@ def _odd_rows(root: pathlib.Path) -> None:
     ))  # fmt: skip
     rows = "".join(f'{n},"say ""{n}"", again",{"ab"[n % 2]}\n' for n in range(12))
     put(root / "quotes.csv", f'x,text,label\n{rows}99,"two\nlines",a\n98,5" pipe,b\n')
+    few = "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(9))
+    put(root / "open-quotes.csv", f'text,label\n{few}"two, a\nlines",b\n"three\nlines",a\n')
     put(root / "ragged.csv", "x,y,label\n1,2,a\n3,4\n5,6,7,b\n\n8,9,b\n10,11,a\n")
     put(
         root / "ids.csv",

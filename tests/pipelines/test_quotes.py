@@ -53,7 +53,7 @@ def test_quoting_on_reads_such_a_row_and_says_so(tmp_path, capsys):
     assert dry("text", tmp_path / "a.csv", "--quoting", "on") == 0
     printed = printed_notes(capsys)
     assert (
-        "quotes may be data: 2 rows with a value that spans lines, the first is a.csv#2; 1 row with"
+        "quotes may be data: 1 row with a value that spans lines, the first is a.csv#3; 1 row with"
         " text after a closing quote, the first is a.csv#3: --quoting off reads quotes as data"
         in printed
     )
@@ -63,6 +63,24 @@ def test_quoting_on_reads_such_a_row_and_says_so(tmp_path, capsys):
 def test_quotes_that_open_no_value_are_no_unclosed_ones(row, tmp_path):
     (tmp_path / "a.csv").write_text(f'text,label\n{row}\n"b, c",y\n"d\ne",x\n')
     assert dry("text", tmp_path / "a.csv") == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "noted"),
+    [
+        ('"two\nlines",x\n', False),
+        ('"a film, bad\nvery bad",x\n', True),
+        ('"a film, bad\nvery, very bad",x\n', False),
+        ('"a ""film"", bad\nvery bad",x\n', False),
+        ('"",x\n"a film, bad\nvery bad",x\n', True),
+        ('"three\nmore\nlines",x\n', False),
+        ("5' 3\" tall,x\n", False),
+    ],
+)
+def test_a_value_of_several_lines_is_noted_if_each_may_be_a_row(rows, noted, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(f"text,label\n{rows}" + "so so,x\n" * 200)
+    assert dry("text", tmp_path / "a.csv", "--label-type", "none") == 0
+    assert ("1 row with a value that spans lines" in printed_notes(capsys)) == noted
 
 
 def test_a_quote_that_is_open_to_the_end_has_a_line(tmp_path, capsys):

@@ -606,7 +606,7 @@ def test_columns_may_come_in_another_order(tmp_path: pathlib.Path) -> None:
 def test_large_files_have_many_parts(
     size: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = "".join(f'"text {n}\n{"x" * (n % 7)}",{n}\n' for n in range(500))
+    body = "".join(f'"text, {n}\n{"x" * (n % 7)}",{n}\n' for n in range(500))
     write(tmp_path / "a.csv", "text,n\n" + body)
     write(tmp_path / "b.csv", "text,n\nlast,1\n")
     whole = read_rows(tmp_path, label_column="n")

@@ -54,7 +54,8 @@ class Block:
 
     data: bytes of the rows.
     ends: end offset of each row in data, with its line break, int64[n]. The last row may have none.
-    spanning: indices of the rows with a value that spans lines, int64[m].
+    spanning: indices of the rows with a value that spans lines whose lines may be rows, because
+    each has as many delimiters as the row, and no quote is doubled, int64[m].
     trailing: indices of the rows with text after a closing quote, int64[m].
     spaced: indices of the rows with a quote that would open a value without the spaces before it,
     int64[m].
@@ -144,7 +145,7 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
         )
     opening, closing, others = _find_quotes(masked, raw, rules)
     inside = np.searchsorted(opening, ends - 1) > np.searchsorted(closing, ends - 1)
-    held, ends = ends[inside], ends[~inside]
+    lines, held, ends = ends, ends[inside], ends[~inside]
     end = int(ends[-1]) if len(ends) else 0
     closed = closing[closing < end - 1]
     after = raw[_next_solid(raw, closed)] if rules.spaces else raw[closed + 1]
@@ -157,11 +158,48 @@ def _whole_rows(data: bytes, rules: QuoteRules | None) -> Block:
     return Block(
         data=data[:end],
         ends=ends,
-        spanning=_rows_of(held[held < end] - 1, ends),
+        spanning=_rows_of_possible_rows(
+            lines, held[held < end], ends, opening, closing, raw, rules
+        ),
         trailing=_rows_of(odd, ends),
         spaced=_rows_of(spaced[spaced < end], ends),
         unclosed=np.array(starts, np.int64)[np.array(spans, np.bool_)],
     )
+
+
+def _rows_of_possible_rows(
+    lines: IntArray,
+    held: IntArray,
+    ends: IntArray,
+    opening: IntArray,
+    closing: IntArray,
+    raw: npt.NDArray[np.uint8],
+    rules: QuoteRules,
+) -> IntArray:
+    """Return the indices of the rows with a value that spans lines whose lines may be rows.
+
+    Args:
+      lines: End offsets of all lines.
+      held: Those of the lines that end in a value.
+      ends: Those of the rows.
+      opening: Offsets of opening quotes.
+      closing: Offsets of closing quotes.
+      raw: The data.
+      rules: Rules of quotes.
+    """
+    spanning = _rows_of(held - 1, ends)
+    if not len(spanning):
+        return spanning
+    lines = lines[lines <= ends[-1]]
+    marks = np.flatnonzero(raw[: ends[-1]] == rules.delimiter[0])
+    outside = marks[np.searchsorted(opening, marks) == np.searchsorted(closing, marks)]
+    of_lines = np.diff(np.searchsorted(marks, lines), prepend=0)
+    of_rows = np.diff(np.searchsorted(outside, ends), prepend=0)
+    row_of = np.searchsorted(ends, lines - 1, side="right")
+    others = row_of[of_lines != of_rows[row_of]]
+    doubled = closing[: len(opening) - 1][closing[: len(opening) - 1] + 1 == opening[1:]]
+    doubled = np.searchsorted(ends, doubled, side="right")
+    return np.setdiff1d(spanning, np.concatenate([others, doubled]))
 
 
 def _opening_of(close: int, opening: IntArray, closing: IntArray) -> int:
