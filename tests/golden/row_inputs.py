@@ -126,8 +126,8 @@ def _months(root: pathlib.Path) -> None:
 
 @makes(
     "odd-values.csv quotes.csv open-quotes.csv ragged.csv ids.csv dates.csv spellings.csv "
-    "repeated.csv conflicts.csv labels-alike.csv multi.csv multi.jsonl headers-in-rows.csv thousands.csv "
-    "upper-columns"
+    "repeated.csv conflicts.csv labels-alike.csv multi.csv multi.jsonl headers-in-rows.csv "
+    "thousands.csv upper-columns"
 )
 def _odd_rows(root: pathlib.Path) -> None:
     put(root / "odd-values.csv", lines_of(
