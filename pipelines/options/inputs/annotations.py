@@ -26,7 +26,7 @@ from recordmill.transforms.sources.files.input_paths import LABEL_FILE
 
 if TYPE_CHECKING:
     from recordmill.transforms.sources.annotations.annotation_reader import Annotations
-    from recordmill.transforms.sources.annotations.formats.captions import CaptionFiles
+    from recordmill.transforms.sources.annotations.formats.caption_files import CaptionFiles
     from recordmill.transforms.sources.tfrecords.pixel_features import PixelFeatures
 
 ANNOTATIONS = Group(35, "Boxes and captions", shapes_bytes=True)
@@ -106,7 +106,7 @@ class AnnotationsConfig(CommonConfig):
         found = self._caption_files()
         if found is None:
             return None
-        from recordmill.transforms.sources.annotations.formats.captions import CaptionFiles
+        from recordmill.transforms.sources.annotations.formats.caption_files import CaptionFiles
 
         optional = self.unannotated == "keep"
         return CaptionFiles(

@@ -370,8 +370,7 @@ def _layout_of(
         of_files = functools.partial(rules.file_names, root)
         file_names = of_files if archives is None else archives.keys
     key = split_key(root.given, partitions, inputs.split_from)
-    holds_records: Callable[[str], bool]
-    holds_records = functools.partial(_holds_records, root.root, rules=rules)
+    holds_records: Callable[[str], bool] = functools.partial(_holds_records, root.root, rules=rules)
     if archives is not None:
         holds_records = archives.top_folders.__contains__
     splits: str | None = "folders"
@@ -381,14 +380,12 @@ def _layout_of(
             root, folders, inputs, holds_records, file_names, rules, archived=archives is not None
         )
         open_ = splits is None and inputs.split_from == "auto" and split is None
+        several_near = len({*map(near_split, folders)} - {None}) > 1
         if open_ and _splits_below_images(folders, folders_in, holds_records):
             splits, below_images = BELOW_IMAGES, True
-        if splits is None and inputs.split_from == "auto" and split is None:
-            by_user = any(one.split for one in inputs.paths)
-            several = not by_user and len({*map(near_split, folders)} - {None}) > 1
-            if several:
-                there = [one for one in folders if near_split(one) or holds_records(one)]
-                refuse_near_splits(root, there, archived=archives is not None)
+        elif open_ and several_near and not any(one.split for one in inputs.paths):
+            there = [one for one in folders if near_split(one) or holds_records(one)]
+            refuse_near_splits(root, there, archived=archives is not None)
     if splits is not None and split is not None:
         if key is not None:
             found = {canonical_split(value) for value in key.values}

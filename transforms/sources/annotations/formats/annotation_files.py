@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -317,12 +317,19 @@ def distinct_folders(files: Sequence[Location]) -> list[str]:
     return ["/".join(one[-least:]) for one in folders]
 
 
-def files_of(place: Location, *ends: str) -> list[Location]:
+def files_of(
+    place: Location,
+    *ends: str,
+    holds: Callable[[Location], bool] = lambda file: True,
+    noun: str | None = None,
+) -> list[Location]:
     """Return a file, or the files below a folder.
 
     Args:
       place: The file or folder.
       ends: Ends of the names of the files in a folder, in lower case.
+      holds: Returns whether a file in a folder has the format.
+      noun: Noun for the files, for messages.
 
     Raises:
       ConfigError: A folder has none.
@@ -334,10 +341,10 @@ def files_of(place: Location, *ends: str) -> list[Location]:
         for item in walk(place, skipped_among_media, depth=1)
         if isinstance(item, File) and item.key.lower().endswith(ends)
     ]
-    if not found:
-        shown = " or ".join(ends)
+    if not (found := [*filter(holds, found)]):
+        shown = noun or f"{' or '.join(ends)} file"
         raise ConfigError(
-            f"{option_name('annotations')}: found no {shown} file in {place}: check the path"
+            f"{option_name('annotations')}: found no {shown} in {place}: check the path"
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,12 +77,8 @@ def box_files(place: Location, *, decimal: str = ".") -> list[Location]:
     Raises:
       ConfigError: There are none.
     """
-    found = files_of(place, ".csv")
-    if place.is_dir() and not (found := [file for file in found if holds_boxes(file, decimal)]):
-        raise ConfigError(
-            f"{option_name('annotations')}: found no CSV file of boxes in {place}: check the path"
-        )
-    return found
+    holds = functools.partial(holds_boxes, decimal=decimal)
+    return files_of(place, ".csv", holds=holds, noun="CSV file of boxes")
 
 
 def holds_boxes(file: Location, decimal: str = ".") -> bool:

@@ -1,4 +1,4 @@
-"""Captions of images: in a table with a row per caption, or in files beside the images.
+"""Tables of captions of images, with a row per caption; `caption_files` reads other captions.
 
 A table has a header with a column of images and one of captions, or is a token file of Flickr8k and
 Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines are also such rows; those
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import csv
-import dataclasses
 import functools
 import io
 import itertools
@@ -23,24 +22,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, Reason, RecordError, Reject
+from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.storage.input_files import read_ahead, read_file
-from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import (
     CAPTIONS_FIELD,
     SIDES_FIELD,
-    Annotated,
-    Indices,
     count_unread,
     grouped,
     strings,
 )
 from recordmill.transforms.sources.annotations.formats.annotation_files import files_of
 from recordmill.transforms.sources.annotations.formats.annotation_table import (
-    AnnotationReader,
     AnnotationTable,
 )
 from recordmill.transforms.sources.annotations.formats.hub_metadata import METADATA
@@ -50,14 +44,9 @@ from recordmill.transforms.sources.annotations.formats.named_images import (
     naming_files,
     unread_splits,
 )
-from recordmill.transforms.sources.archives.label_files import field_of
-from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import is_utf8
-from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree
-from recordmill.transforms.sources.folders.path_matcher import path_to_match
 
-_REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
-_SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are not known
+SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are not known
 _TOKEN = re.compile(r"(?:([^\t]*)#\d+ *\t|(\S*)#\d+ +)(.*)", re.DOTALL)
 _IMAGES = ("image", "filename", "file_name", "image_name", "path", "file", "image_path", "image_id")
 _CAPTIONS = ("caption", "captions", "comment", "text", "sentence", "description")
@@ -176,7 +165,7 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     column = grouped(strings(texts), np.array(of, np.int64), len(names))
     return AnnotationTable(
         names=names,
-        table=_with_sides(column),
+        table=with_sides(column),
         rejects=rejects,
         notes=[*notes, *unread.notes()],
         unread_splits=unread_splits(divided, has_rows=len(of) == len(names)) if divided else "",
@@ -186,8 +175,9 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     )
 
 
-def _with_sides(captions: pa.Array) -> pa.RecordBatch:
-    return pa.record_batch([pa.nulls(len(captions), SIDES_FIELD.type), captions], schema=_SCHEMA)
+def with_sides(captions: pa.Array) -> pa.RecordBatch:
+    """Return the columns of images with captions: `SCHEMA`."""
+    return pa.record_batch([pa.nulls(len(captions), SIDES_FIELD.type), captions], schema=SCHEMA)
 
 
 def _rows(file: Location, notes: dict[str, None]) -> Iterator[_Row]:
@@ -355,117 +345,3 @@ def _columns_of(first: str) -> tuple[str, int, int, Sequence[str]] | None:
         if found[0] is not None and found[1] is not None:
             return delimiter, found[0], found[1], names
     return None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CaptionFiles:
-    """Files with the captions of the images beside them; calling it lists them.
-
-    Attributes:
-      inputs: The inputs that hold images and captions: folders, patterns or archives.
-      extension: Extension of the files, in lower case.
-      field: Field of JSON; None if lines of text are captions.
-      optional: Whether a file may have no caption.
-    """
-
-    inputs: Inputs
-    extension: str
-    field: str | None
-    optional: bool
-
-    @property
-    def where(self) -> str:
-        """The files, for messages."""
-        return f".{self.extension} files"
-
-    def __call__(self) -> AnnotationReader:
-        """List the files.
-
-        Raises:
-          ConfigError: There are none.
-        """
-        tree = FileTree(
-            input=dataclasses.replace(self.inputs, label_from="top", group_from=None),
-            unlabelled="keep",
-            leave_out=tuple(one for one in NOT_IMAGES if one != self.extension),
-            labelled=False,
-        )
-        files: list[tuple[str, int, int]] = []
-        for part in tree.scan():
-            if part.rows is not None:
-                columns = (part.rows[name].to_pylist() for name in _REFERENCE)
-                some = zip(*columns, strict=True)
-                files += [one for one in some if one[0].lower().endswith(f".{self.extension}")]
-        if not files:
-            raise ConfigError(
-                f"{option_name('captions_from')}: found no .{self.extension} file in {self.inputs}:"
-                " captions are in files that have the names of the images"
-            )
-        paths = [path_to_match(path) for path, _, _ in files]
-        names = [path[: -len(self.extension) - 1] for path in paths]
-        return _CaptionReader(names=names, files=files, field=self.field, optional=self.optional)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _CaptionReader(AnnotationReader):
-    """Reader of files of captions.
-
-    Attributes:
-      files: Path, size and time of each.
-      field: As in `CaptionFiles`.
-      optional: As in `CaptionFiles`.
-    """
-
-    files: Sequence[tuple[str, int, int]]
-    field: str | None
-    optional: bool
-
-    @property
-    def fields(self) -> pa.Schema:
-        return _SCHEMA
-
-    def read(self, which: Indices) -> Annotated:
-        found: list[list[str]] = []
-        faults: dict[int, str] = {}
-        files = [self.files[at] for at in which.tolist()]
-        short = [(path if size <= _LONGEST else None, size, mtime) for path, size, mtime in files]
-        for row, (path, size, mtime) in enumerate(read_ahead(files, short)):
-            name = path_to_match(path).rpartition("/")[2]
-            found.append([])
-            try:
-                if size > _LONGEST:
-                    limit = f"more than the limit of {_LONGEST:,} for captions"
-                    raise ValueError(f"it has {size:,} bytes, {limit}")
-                found[row] = self._captions(read_file(path, size=size, mtime=mtime))
-                if not found[row] and not self.optional:
-                    where = f" in the field {self.field!r}" if self.field else ""
-                    raise ValueError(f"no caption{where}")
-            except RecordError as error:
-                faults[row] = f"{name}: {error.detail}"
-            except ValueError as error:
-                faults[row] = f"{name}: {error}"
-        return Annotated(columns=_with_sides(pa.array(found, CAPTIONS_FIELD.type)), faults=faults)
-
-    def _captions(self, content: bytes) -> list[str]:
-        """Return the captions in a file: its lines, or a text or texts in a field of JSON.
-
-        Raises:
-          ValueError: It is not UTF-8 or JSON, or the field holds something else.
-        """
-        try:
-            text = content.decode("utf-8-sig")
-            document = None if self.field is None else json.loads(text)
-        except UnicodeDecodeError as error:
-            raise ValueError("not UTF-8") from error
-        except (ValueError, RecursionError) as error:
-            raise ValueError("not JSON") from error
-        if self.field is None:
-            return [line.strip() for line in text.splitlines() if line.strip()]
-        value = field_of(document, self.field)
-        texts = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(isinstance(one, str) and is_utf8(one) for one in texts):
-            shown = repr(value)[:_SHOWN]
-            raise ValueError(
-                f"expected a text or a list of texts in the field {self.field!r}, got {shown}"
-            )
-        return [one.strip() for one in texts if one.strip()]

@@ -451,12 +451,7 @@ def coco_files(place: Location) -> list[Location]:
     Raises:
       ConfigError: there are none.
     """
-    found = files_of(place, ".json")
-    if place.is_dir() and not (found := [file for file in found if has_boxes_or_captions(file)]):
-        raise ConfigError(
-            f"{option_name('annotations')}: found no JSON file of COCO in {place}: check the path"
-        )
-    return found
+    return files_of(place, ".json", holds=has_boxes_or_captions, noun="JSON file of COCO")
 
 
 def has_boxes_or_captions(file: Location) -> bool:

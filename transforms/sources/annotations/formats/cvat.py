@@ -55,9 +55,8 @@ def read_cvat(place: Location, *, polygons: bool) -> AnnotationTable:
     Raises:
       ConfigError: a file is invalid, or has no image.
     """
-    files = [file for file in files_of(place, ".xml") if not place.is_dir() or is_cvat(file)]
     reader = _Cvat(polygons)
-    for file in files:
+    for file in files_of(place, ".xml", holds=is_cvat, noun="XML file of CVAT"):
         reader.read(file)
     return reader.result(place)
 
