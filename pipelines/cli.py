@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import as_flags
@@ -23,6 +23,10 @@ from recordmill.processes import standard_streams
 from recordmill.processes.process_end import end_process
 from recordmill.runners.beam_patches import permanent_imports
 from recordmill.storage.machine_faults import machine_fault
+
+if TYPE_CHECKING:
+    from recordmill.pipelines.options.arguments.command_line import Parsed
+    from recordmill.transforms.model.data_type import DataType
 
 # Command: (module, its function, help).
 _TOOLS = {
@@ -176,17 +180,24 @@ def _report_signals() -> None:
 
 def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
     found = DATA_TYPES[command]
-    from recordmill.processes import environment, pool
+    from recordmill.processes import environment
 
     environment.set_up()
     with permanent_imports():
         from recordmill.pipelines.options.arguments import command_line
 
         module = importlib.import_module(found.module)
-    parsed = command_line.parse(
-        getattr(module, found.config), argv, prog=prog, description=module.__doc__ or ""
-    )
-    data_type = module.data_type(parsed.config)
+    config_class, description = getattr(module, found.config), module.__doc__ or ""
+    with command_line.temporary_outputs() as temporary:
+        parsed = command_line.parse(
+            config_class, argv, prog=prog, description=description, temporary=temporary
+        )
+        return _run(parsed, module.data_type(parsed.config), prog)
+
+
+def _run(parsed: Parsed[Any], data_type: DataType, prog: str) -> int:
+    from recordmill.processes import environment, pool
+
     # The job imports Beam, which takes two seconds without patches, when its input is listed, and
     # the encoder processes of this machine are forked before, so that they do not carry its memory.
     if parsed.config.runner == "direct":

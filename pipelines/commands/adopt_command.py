@@ -8,7 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recordmill.pipelines.options.arguments.command_line import parse_command
+from recordmill.pipelines.options.arguments.command_line import (
+    parse_command,
+    temporary_outputs,
+)
 from recordmill.pipelines.options.inputs.adopt_config import AdoptConfig
 from recordmill.runners.progress import Snapshot, Watcher
 
@@ -30,7 +33,11 @@ def adopt_main(argv: Sequence[str]) -> int:
     Example:
       recordmill adopt --input 'data/*.tfrecord' --output out
     """
-    config = parse_command(AdoptConfig, _spread(argv), adopt_main)
+    with temporary_outputs() as temporary:
+        return _adopt(parse_command(AdoptConfig, _spread(argv), adopt_main, temporary=temporary))
+
+
+def _adopt(config: AdoptConfig) -> int:
     from recordmill.pipelines.commands.adopt_job import AdoptJob
     from recordmill.pipelines.jobs.execution import exit_on_signals
 

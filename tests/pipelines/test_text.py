@@ -552,3 +552,21 @@ def test_options_of_paths_need_a_listing(tmp_path, capsys):
     argv = ("--input", tmp_path / "in", "--path-column", "path", "--output", tmp_path / "out")
     assert run("text", *argv) == 2
     assert "expected a listing, which is one table" in capsys.readouterr().err
+
+
+def test_a_dry_run_needs_no_output(tmp_path, capsys, monkeypatch):
+    """Its temporary folder is removed, also after an error."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"t {n},x\n" for n in range(20)))
+    argv = ("--input", tmp_path / "a.csv", "--dry-run")
+    assert run("text", *argv, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["classes"]["number"] == 1
+    assert run("text", *argv, "--text-column", "none") == 2
+    assert not [*(tmp_path / "scratch").glob("recordmill-*")]
+    capsys.readouterr()
+    assert run("text", *argv, "--runner", "flink") == 2
+    assert "missing --output: a dry run on Flink needs a folder" in capsys.readouterr().err
+    assert run("text", *argv[:2]) == 2
+    assert "missing --output; see recordmill text --help" in capsys.readouterr().err

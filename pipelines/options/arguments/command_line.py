@@ -7,10 +7,12 @@ are passed to Beam.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import itertools
 import pathlib
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -49,6 +51,7 @@ def parse(
     *,
     prog: str,
     description: str = "",
+    temporary: Callable[[], str] | None = None,
 ) -> Parsed[Config]:
     """Parse a command line and the job file that it names; flags override the file.
 
@@ -59,6 +62,7 @@ def parse(
       argv: Arguments after the name of the command.
       prog: The command, for messages and help.
       description: First lines of the help.
+      temporary: Makes a folder for the output of a dry run on this machine without --output.
 
     Raises:
       ConfigError: An option is unknown or missing, or its value is invalid.
@@ -91,6 +95,12 @@ def parse(
             _show_config(offered(config_class), shown, prog=prog, passthrough=passthrough), end=""
         )
         raise SystemExit(0)
+    if missing == ["--output"] and given.get("dry_run") and temporary is not None:
+        if given.get("runner", "direct") != "direct":
+            raise ConfigError(
+                "missing --output: a dry run on Flink needs a folder that all workers can write to"
+            )
+        given["output"], missing = temporary(), []
     if missing:
         raise ConfigError(f"missing {' and '.join(missing)}; see {prog} --help")
     return Parsed(config=build(config_class, given), passthrough=passthrough)
@@ -122,18 +132,31 @@ def _options_in_file(path: str, prog: str) -> Iterator[Given]:
 
 
 def parse_command(
-    config_class: type[Config], argv: Sequence[str], command: Callable[[Sequence[str]], int]
+    config_class: type[Config],
+    argv: Sequence[str],
+    command: Callable[[Sequence[str]], int],
+    *,
+    temporary: Callable[[], str] | None = None,
 ) -> Config:
     """Parse the command line of the function `NAME_main`, which implements `recordmill NAME`.
 
-    The function's docstring is the description in the help.
+    The function's docstring is the description in the help. temporary: as in `parse`.
 
     Raises:
       ConfigError: as `parse`.
     """
     prog = f"recordmill {command.__name__.removesuffix('_main').replace('_', '-')}"
     description = inspect.cleandoc(command.__doc__ or "")
-    return parse(config_class, argv, prog=prog, description=description).config
+    return parse(config_class, argv, prog=prog, description=description, temporary=temporary).config
+
+
+@contextlib.contextmanager
+def temporary_outputs() -> Iterator[Callable[[], str]]:
+    """Return a function that makes a folder for a dry run, which is removed at the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="recordmill-", ignore_cleanup_errors=True)
+        )
 
 
 def show_config(config: Any, *, prog: str, passthrough: Sequence[str] = ()) -> str:
