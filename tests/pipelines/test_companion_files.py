@@ -190,6 +190,17 @@ def test_the_note_on_tables_names_the_option_that_reads_them(folder, files, text
     assert text.format(folder=folder) in note
 
 
+@pytest.mark.parametrize("listing", [False, True])
+def test_tables_of_colours_list_no_files(folder, listing):
+    (folder / "colours.csv").write_text("b,g,r,name\n0,0,9,roof\n")
+    (folder / "classes.csv").write_text("name;Red;Green;Blue\nroof;9;0;0\n")
+    if listing:
+        (folder / "labels.csv").write_text("image,label\n0.png,a\n")
+    found = notes(folder).get("unread", [])
+    assert len(found) == listing
+    assert all("1 table among" in note and f"{folder}/labels.csv" in note for note in found)
+
+
 @pytest.mark.parametrize("command", ["images", "audio"])
 @pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.csv"])
 def test_the_error_names_a_command_that_reads_hub_metadata(tmp_path, capfd, command, name):

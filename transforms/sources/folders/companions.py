@@ -52,6 +52,7 @@ _MOST_OF = 0.9  # least fraction of images with a file of the same name in a fol
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
 _METADATA = ("metadata.jsonl", "metadata.csv")  # of each folder, as on the Hugging Face hub
 _ANNOTATED = ("objects", "caption", "captions", "text")  # columns of boxes and captions
+_COLOURS = (frozenset("rgb"), frozenset(("red", "green", "blue")))
 _CORNERS = frozenset(("xmin", "ymin", "xmax", "ymax"))  # columns of a box
 _OPENED = 8  # tables whose columns are read
 _COMMANDED = 4  # tables that a note names as inputs
@@ -118,9 +119,12 @@ class CompanionFinder:
         self._counts[extension] += 1
         path = f"{root.given.path.rstrip('/')}/{file.key}"
         if extension in _TABLES and "tables" in self._kinds:
+            table = _Table.of(root, file, path) if len(self._tables) < _OPENED else None
+            if table is not None and table.holds_colours:
+                self._counts[extension] -= 1
+                return
             self._first.setdefault(extension, path)
-            if len(self._tables) < _OPENED:
-                self._tables.append(_Table.of(root, file, path))
+            self._tables += [] if table is None else [table]
             return
         if extension in self._first:
             if file.key.rpartition("/")[0] != self._folders.get(extension):
@@ -286,6 +290,11 @@ class _Table(NamedTuple):
     def lists_files(self) -> bool:
         """True if it has a column that usually holds paths."""
         return not self.columns.isdisjoint(PATHS)
+
+    @property
+    def holds_colours(self) -> bool:
+        """True if it gives colours of classes, for masks."""
+        return any(self.columns >= names for names in _COLOURS)
 
     @property
     def has_boxes(self) -> bool:
