@@ -93,6 +93,16 @@ def _ids(root: pathlib.Path) -> None:
         _photos(root)
 
 
+@makes("food-101")
+def _lists_of_splits(root: pathlib.Path) -> None:
+    """Food-101's layout of images and lists, whose lines have a further field here."""
+    names = _photo_names()
+    _pictures(root / "food-101/images", names)
+    for split, some in (("test", names[::4]), ("train", [n for n in names if n not in names[::4]])):
+        lines = "".join(f"{name} 1\n" for name in some)
+        put(root / f"food-101/meta/{split}.txt", lines)
+
+
 @makes("jpegs")
 def _jpegs(root: pathlib.Path) -> None:
     shutil.copytree(CLOTHING, root / "jpegs")
