@@ -16,7 +16,7 @@ CASES = [
      "--quality", "only with jpeg"),
     ("images", "photos", ("--background", "1,2,3", *RGBA), "--background", "--resize-mode pad"),
     ("images", "list.csv", ("--label-from", "parent"), "--label-from", "or use --label-column"),
-    ("images", "list.csv", ("--group-from", "parent"), "--group-from", "or use --label-column"),
+    ("images", "list.csv", ("--group-from", "folder:2"), "--group-from", "no path gives a group"),
     ("table", "rows.csv", ("--label-from", "parent"), "--label-from", "has no folders"),
     ("text", "rows.csv", ("--label-from", "parent"), "--label-from", "has no folders"),
     ("text", "rows.jsonl", ("--trim",), "--trim", "applies to csv, tsv"),

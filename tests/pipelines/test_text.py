@@ -488,6 +488,17 @@ def test_columns_of_a_listing_become_features_groups_and_classes(tmp_path):
     assert made.manifest.ledger.filtered.inputs == {"where": 2}
 
 
+def test_paths_of_listed_texts_give_groups(tmp_path):
+    rows = [(name, label) for name, _, label in documents(tmp_path / "in")]
+    listing = table(tmp_path / "in" / "list.csv", "path,label", rows)
+    argv = ("--input", listing, "--group-from", r"(\d)[.]txt", "--splits", "train=0.5,test=0.5")
+    made = make(tmp_path / "out", *argv)
+    digits = {split: {row["key"][-5] for row in made.index(split)} for split in ("train", "test")}
+    assert digits["train"].isdisjoint(digits["test"])
+    assert digits["train"] | digits["test"] == {*"0123456789"}
+    assert all(digits.values())
+
+
 def test_listed_files_that_are_no_texts_are_rejected(tmp_path, capsys):
     rows = documents(tmp_path / "in")
     odd = {"empty": b"", "blank": b" \n", "latin": b"caf\xe9", "zero": b"a\0b", "long": b"x" * 99}

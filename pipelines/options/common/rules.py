@@ -190,8 +190,8 @@ RULES: tuple[Rule, ...] = (
     _only("input-root allow-store confine", "named held"),
     _only("text-column text-columns chat-column", "values"),
     _only("documents", "document"),
-    _only("label-from group-from", "self held values document", why="or use --label-column or"
-          " --group-column"),
+    _only("label-from", "self held values document", why="or use --label-column"),
+    _only("group-from", "self named held values document", why="or use --group-column"),
     _only("column-from", "self held values document"),
     _only("key-from", "self document", why="or use --key-column"),
     _excludes("key-from", "documents=line", why="which makes several records of a file"),

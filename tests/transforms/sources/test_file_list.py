@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError, Reason
+from recordmill.job.input_facts import NO_FACTS
 from recordmill.storage.files import Location
 from recordmill.storage.input_files import read_file
 from recordmill.transforms.model import batch, limits
+from recordmill.transforms.sources.files.input_paths import InputPath, Inputs
 from recordmill.transforms.sources.files.path_rules import normal_path
 from recordmill.transforms.sources.folders import references
 from recordmill.transforms.sources.row_formats.values.text_columns import (
@@ -33,7 +35,8 @@ SYSTEM = (batch.KEY, batch.LABEL, batch.GROUP, batch.SPLIT)
 def scan(path: object, **options: Any) -> tuple[list[dict[str, Any]], list[Any], pa.Schema]:
     """(rows, rejects, schema) of a listing, put together from its parts."""
     rows, rejects, schema = [], [], None
-    for listed in FileList(path=str(path), **options).scan():
+    path = path if isinstance(path, Inputs) else str(path)
+    for listed in FileList(path=path, **options).scan():
         if listed.rows is not None:
             schema = schema or listed.rows.schema
             assert listed.rows.schema == schema
@@ -416,6 +419,42 @@ def test_a_path_with_backslashes_that_may_be_two_files_is_an_error(folder: pathl
         ConfigError, match=r"path 'in\\\\c d.jpg' in l.csv may be two files, because"
     ):
         scan(listing)
+
+
+@pytest.mark.parametrize(
+    ("group_from", "template", "groups"),
+    [
+        ("top", None, {"in/c d.jpg": "in", "a.jpg": None}),
+        ("parent", None, {"in/c d.jpg": "in", "a.jpg": None}),
+        ("file", None, {"in/c d.jpg": "c d", "a.jpg": "a"}),
+        ("^in/(.)", None, {"in/c d.jpg": "c", "a.jpg": None}),
+        ("^(.)[.]", "{path}", {"in/c d.jpg": None, "a.jpg": "a"}),
+    ],
+)
+def test_paths_of_a_listing_give_groups(
+    group_from: str, template: str | None, groups: dict[str, str | None], folder: pathlib.Path
+) -> None:
+    listing = write(folder, "l.csv", "path,label\nin\\c d.jpg,x\na.jpg,y\n")
+    inputs = Inputs(paths=(InputPath(str(listing)),), group_from=group_from)
+    found, facts = {}, NO_FACTS
+    for part in FileList(path=inputs, path_template=template).scan():
+        facts = facts.plus(part.facts)
+        for row in [] if part.rows is None else part.rows.to_pylist():
+            found[row[batch.KEY]] = row[batch.GROUP]
+            assert row[batch.LABEL] in ("x", "y")
+            assert not [name for name in row if name.startswith("--")]
+    assert found == groups
+    assert facts.roles is not None
+    assert facts.roles.group == f"--group-from {group_from}"
+
+
+def test_paths_of_a_listing_without_groups_are_an_error(folder: pathlib.Path) -> None:
+    listing = write(folder, "l.csv", "path,label\na.jpg,x\nb.jpg,y\n")
+    inputs = Inputs(paths=(InputPath(str(listing)),), group_from="top")
+    with pytest.raises(ConfigError, match=r"no path gives a group; the first files are a.jpg, b"):
+        scan(inputs)
+    with pytest.raises(ConfigError, match="gives the group: leave one of them out"):
+        scan(inputs, group_column="label")
 
 
 def test_equal_paths_with_slashes_and_backslashes_are_one_record(folder: pathlib.Path) -> None:

@@ -148,11 +148,16 @@ class RowSteps(RowOptions):
     def row_input(self) -> RowInput:
         """Files of rows."""
         return RowInput(
-            input=self.inputs,
+            input=self._inputs_of_rows,
             format=self.row_format,
             noun=self._file_noun,
             worker_limits=self._worker_limits,
         )
+
+    @property
+    def _inputs_of_rows(self) -> Inputs:
+        """The input, with the facts that the paths of its files give."""
+        return self.inputs
 
     @property
     def row_format(self) -> RowFormat:
@@ -173,6 +178,11 @@ class RowSteps(RowOptions):
     def _main_column(self) -> str | None:
         """Column that records are made of, if an option names it."""
         return None
+
+    @property
+    def _path_roles(self) -> Mapping[str, str]:
+        """{system column: name as of `path_column`} of the roles that facts in paths have."""
+        return self.row_input.path_roles
 
     @property
     def _made_columns(self) -> tuple[str, ...]:
@@ -315,7 +325,7 @@ class RowSteps(RowOptions):
             self._usual,
             of_path=of_path,
             inputs=self.inputs,
-            in_path=self.row_input.path_roles,
+            in_path=self._path_roles,
             main=self._main_column,
             others=self._consumed_columns,
         )

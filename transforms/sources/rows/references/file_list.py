@@ -22,6 +22,7 @@ from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, shown
 from recordmill.storage.redaction import redact_uri
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.model.usual_columns import OF_TEMPLATE, PATHS, column_named, quoted
 from recordmill.transforms.sources.files.file_stat import (
@@ -33,12 +34,15 @@ from recordmill.transforms.sources.files.file_stat import (
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import key_prefixes
 from recordmill.transforms.sources.files.other_kinds import compressed_tar, is_archive
+from recordmill.transforms.sources.files.path_facts import PathFact
 from recordmill.transforms.sources.files.path_rules import normal_path, parse_store
 from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.path_layout import refuse_no_facts
 from recordmill.transforms.sources.folders.references import COLUMNS
 from recordmill.transforms.sources.folders.split_lists import SplitLists
 from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, Noun, Rows
 from recordmill.transforms.sources.row_formats.reading.row_format import RowFormat, format_of
+from recordmill.transforms.sources.rows.columns.path_columns import path_column
 from recordmill.transforms.sources.rows.columns.record_columns import (
     InvalidRows,
     SystemColumns,
@@ -56,6 +60,7 @@ from recordmill.transforms.sources.rows.references.unlisted import ListedPaths, 
 
 _NO_PATH = RejectCause(Reason.BAD_VALUE, "no path")
 _NOTHING = FileStat("", 0, 0)
+_SHOWN = 3  # paths in a message
 
 
 def is_listing(place: Location) -> bool:
@@ -146,8 +151,18 @@ class FileList(PathOptions, RowReferences):
         return self.path_column if self._template is None else self._template.name
 
     @property
+    def _inputs_of_rows(self) -> Inputs:
+        return dataclasses.replace(self.inputs, group_from=None)
+
+    @property
+    def _path_roles(self) -> Mapping[str, str]:
+        group = self.inputs.group_from
+        return {} if group is None else {batch.GROUP: path_column("group", group)}
+
+    @property
     def _made_columns(self) -> tuple[str, ...]:
-        return () if self._template is None else (self._template.name,)
+        template = () if self._template is None else (self._template.name,)
+        return (*template, *self._path_roles.values())
 
     def _rows_of(
         self,
@@ -158,7 +173,23 @@ class FileList(PathOptions, RowReferences):
         layout: RowLayout,
     ) -> Iterable[Rows]:
         found = super()._rows_of(file, section, wanted, text, layout)
-        return found if self._template is None else map(self._template.fill, found)
+        if self._template is not None:
+            found = map(self._template.fill, found)
+        if self.inputs.group_from is None:
+            return found
+        return (self._with_groups(rows, str(layout.roles.main)) for rows in found)
+
+    def _with_groups(self, rows: Rows, main: str) -> Rows:
+        """Return rows with a column of groups, which the paths in the column `main` give."""
+        fact = PathFact.parse("group_from", str(self.inputs.group_from))
+        paths = rows.columns[main].dictionary_encode()
+        groups = []
+        for path in paths.dictionary.to_pylist():
+            *folders, name = normal_path(path.replace("\\", "/")).split("/")
+            groups.append(fact.of([one for one in folders if one], name))
+        column = pa.array(groups, pa.string()).take(paths.indices)
+        added = rows.columns.append_column(self._path_roles[batch.GROUP], column)
+        return dataclasses.replace(rows, columns=added)
 
     @property
     def _distinct(self) -> tuple[str, ...]:
@@ -232,6 +263,8 @@ class _NamedFiles(References):
         self._named = {root: ListedPaths(root) for root in roots}
         self._normal: dict[str, str] = {}  # {path: normal path} of the last rows
         self._lists = SplitLists.of(listing.inputs)
+        self._first: list[str] = []  # keys of the first rows, and whether any has a group
+        self._grouped = False
         self._backslashes = 0  # rows whose backslashes were read as slashes
         self._first_backslash = ""  # path of the first of them
 
@@ -276,6 +309,8 @@ class _NamedFiles(References):
             )
             prefix = self._prefixes[root]
             keys = pa.array([prefix + name for name in shown_names], pa.string()).take(at)
+        self._grouped = self._grouped or system.group.null_count < len(system.group)
+        self._first = self._first or [path for path in distinct if path][:_SHOWN]
         columns = [
             pa.array([one[number] for one in files], field.type).take(at)
             for number, field in enumerate([*COLUMNS][-3:])
@@ -354,6 +389,8 @@ class _NamedFiles(References):
 
     def end(self) -> ListingPart:
         listing = self._listing
+        group = (listing.inputs.group_from, self._grouped)
+        refuse_no_facts(self._first, label=(None, False), group=group)
         names = ", ".join(place.name for place in listing.places)
         notes = segment_notes(self._users, names) if listing.segment_columns == () else []
         for root, named in self._named.items():
