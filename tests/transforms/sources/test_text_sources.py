@@ -993,7 +993,15 @@ def test_pairs_among_many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
         found.notes(Inputs.of("texts"), of_folder=True, archived=False)
     count = int(str(caught.value).split(" ")[0].replace(",", ""))
     assert 4000 < count < 6000
-    assert len(found._anywhere.files) <= 100
+    assert len(found._sample._keys) <= 101
+    found = DocumentExtensions()
+    for number in range(5000):
+        for name in ("text.txt", "meta.json"):
+            found.add(f"{number}/{name}")
+        found.add(f"{number}/text.ann")
+    with pytest.raises(ConfigError, match=r"^[\d,]+ pairs of files in texts differ by the ext"):
+        found.notes(Inputs.of("texts"), of_folder=True, archived=False)
+    assert len(found._sample._keys) <= 101
 
 
 @pytest.mark.parametrize("documents", ["file", "line"])

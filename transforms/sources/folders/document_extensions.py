@@ -21,34 +21,58 @@ _MARKUP = "bib css htm html js sh tex"
 _SETTINGS = "cfg conf ini toml yaml yml"
 _OTHERS = frozenset(f"{_ANNOTATIONS} {_MARKUP} {_SETTINGS}".split())
 _MOST = 1000  # extensions; names such as `alt.atheism.53421` have many
-_HELD = 100_000  # names that are compared; of more, those with a hash below a limit
-_EACH = 8  # files of one name that are compared
+_HELD = 100_000  # documents that are compared
+_FILES_OF_NAME = 8  # of more files for each name, those that come first are compared
 
 
-class _NameSample:
-    """Files by their names without extension: all of them, or a fraction of many.
-
-    Attributes:
-      files: {name: {extension: key}}.
-      scale: Number of names for each one in `files`.
-    """
+class _KeySample:
+    """Keys of documents: all of them, or of many those whose names have some hashes."""
 
     def __init__(self) -> None:
-        self.files: dict[str, dict[str, str]] = {}
-        self.scale = 1
+        self._keys: list[str] = []
+        self._count = 0
+        self._scale = 1
+        self._is_full = False
 
-    def add(self, name: str, extension: str, key: str) -> None:
-        if not self._is_sampled(name):
+    def add(self, key: str, name: str) -> None:
+        """Add a key and its last part without extension."""
+        self._count += 1
+        if self._is_full or (self._scale > 1 and not self._has_hash(name)):
             return
-        files = self.files.setdefault(name, {})
-        if len(files) < _EACH:
-            files.setdefault(extension, key)
-        if len(self.files) > _HELD:
-            self.scale *= 2
-            self.files = {one: found for one, found in self.files.items() if self._is_sampled(one)}
+        self._keys.append(key)
+        if len(self._keys) > _HELD:
+            names = [_split(key)[1] for key in self._keys]
+            self._is_full = len({*names}) < len(names) // _FILES_OF_NAME
+            if not self._is_full:
+                self._scale *= 2
+                pairs = zip(self._keys, names, strict=True)
+                self._keys = [key for key, name in pairs if self._has_hash(name)]
 
-    def _is_sampled(self, name: str) -> bool:
-        return self.scale == 1 or zlib.crc32(name.encode("utf-8", "replace")) % self.scale == 0
+    def _has_hash(self, name: str) -> bool:
+        return zlib.crc32(name.encode("utf-8", "replace")) % self._scale == 0
+
+    @property
+    def scale(self) -> float:
+        """Number of documents for each one in the sample."""
+        return self._count / max(len(self._keys), 1)
+
+    def by_name(self, *, in_folder: bool) -> dict[str, dict[str, str]]:
+        """Return {name: {extension: key}}. in_folder: whether names include folders."""
+        found: dict[str, dict[str, str]] = {}
+        for key in self._keys:
+            folder, name, extension = _split(key)
+            if in_folder:
+                found.setdefault(f"{folder}/{name}", {}).setdefault(extension, key)
+            elif extension in _USUAL or extension in _OTHERS:
+                found.setdefault(name, {}).setdefault(extension, key)
+        return found
+
+
+def _split(key: str) -> tuple[str, str, str]:
+    """Return the folder, the name without extension, and the extension in lower case."""
+    folder, _, name = key.rpartition("/")
+    stem, _, end = name.rpartition(".")
+    return folder, stem, end.lower()
 
 
 class _Pairs(NamedTuple):
@@ -69,29 +93,29 @@ class _Pairs(NamedTuple):
     first: tuple[str, str]
 
     @classmethod
-    def most_common(cls, sample: _NameSample, others: frozenset[str] | None = None) -> Self | None:
+    def most_common(cls, sample: _KeySample, *, in_folder: bool) -> Self | None:
         """Return the pairs of the two extensions that most names have, None without pairs.
 
         Args:
-          sample: Names.
-          others: Extensions of files that are paired with texts; None for any extensions.
+          sample: Documents.
+          in_folder: Whether pairs are in one folder; others are a text and its annotations.
         """
         pairs: Counter[tuple[str, str]] = Counter()
         examples: dict[tuple[str, str], tuple[str, str]] = {}
         counts: Counter[str] = Counter()
-        for files in sample.files.values():
+        for files in sample.by_name(in_folder=in_folder).values():
             counts.update(files.keys())
             keep = _texts(files)
             paired = files.keys() - {keep}
-            if others is not None:
-                paired = paired & others if keep in _USUAL else set()
+            if not in_folder:
+                paired = paired & _OTHERS if keep in _USUAL else set()
             for other in sorted(paired):
                 pairs[keep, other] += 1
                 examples.setdefault((keep, other), (files[keep], files[other]))
         for pair, count in pairs.most_common(1):
-            most = sample.scale * max(counts[one] for one in pair)
+            most = round(sample.scale * max(counts[one] for one in pair))
             one, other = sorted(examples[pair])
-            return cls(sample.scale * count, most, *pair, (one, other))
+            return cls(round(sample.scale * count), most, *pair, (one, other))
         return None
 
 
@@ -106,29 +130,30 @@ class DocumentExtensions:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # {extension: key}
         self._folders: dict[str, str] = {}  # {extension: folder around its files}
+        self._last: dict[str, str] = {}  # {extension: folder of its last file}
         self._depths: Counter[str] = Counter()  # {extension: most folders around a file}
-        self._beside = _NameSample()  # by path without extension
-        self._anywhere = _NameSample()  # texts and annotations by name
+        self._sample = _KeySample()
 
     def add(self, key: str) -> None:
         """Count a document by its key."""
-        folder, slash, name = key.rpartition("/")
-        stem, dot, end = name.rpartition(".")
-        extension = end.lower()
-        if not stem or not dot:
+        folder, stem, extension = _split(key)
+        if not stem:
             return
         if extension in self._counts or len(self._counts) < _MOST:
             self._counts[extension] += 1
-            self._first.setdefault(extension, key)
-            self._depths[extension] = max(self._depths[extension], key.count("/"))
-        if extension.isdecimal():  # the number of a document
-            return
-        self._beside.add(f"{folder}{slash}{stem}", extension, key)
-        if extension in _USUAL or extension in _OTHERS:
-            self._anywhere.add(stem, extension, key)
-            around = self._folders.setdefault(extension, folder)
-            while around and f"{folder}/"[: len(around) + 1] != f"{around}/":
-                around = self._folders[extension] = around.rpartition("/")[0]
+            if self._last.get(extension) != folder:
+                self._add_folder(extension, folder, key)
+        if not extension.isdecimal():  # as the number of a document is
+            self._sample.add(key, stem)
+
+    def _add_folder(self, extension: str, folder: str, key: str) -> None:
+        """Take the first of the files of an extension that follow each other in a folder."""
+        self._last[extension] = folder
+        self._first.setdefault(extension, key)
+        self._depths[extension] = max(self._depths[extension], key.count("/"))
+        around = self._folders.setdefault(extension, folder)
+        while around and not f"{folder}/".startswith(f"{around}/"):
+            around = self._folders[extension] = around.rpartition("/")[0]
 
     def notes(self, inputs: Inputs, *, of_folder: bool, archived: bool) -> list[Note]:
         """Return a note on files that are probably not meant as documents.
@@ -142,8 +167,10 @@ class DocumentExtensions:
           ConfigError: Most files of a folder have another one with the same name and another
             extension, such as annotations.
         """
-        found = _Pairs.most_common(self._beside)
-        apart = _Pairs.most_common(self._anywhere, _OTHERS)
+        if len(self._counts) < 2:
+            return []
+        found = _Pairs.most_common(self._sample, in_folder=True)
+        apart = _Pairs.most_common(self._sample, in_folder=False)
         folder = ""
         if apart is not None and (found is None or 2 * found.number < apart.number):
             found, folder = apart, self._folder_of(apart)
