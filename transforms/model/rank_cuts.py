@@ -8,7 +8,9 @@ it, and only the rows of the boundary bucket are gathered to find the last recor
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,10 @@ class Histogram:
 
     labels: tuple[str | None, ...]
     counts: Counts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle compressed counts: most are 0, and an element must not be too large for Flink."""
+        return _unpack, (self.labels, zlib.compress(self.counts.tobytes(), 1))
 
     @classmethod
     def empty(cls) -> Histogram:
@@ -69,6 +75,11 @@ class Histogram:
     def totals(self) -> dict[str | None, int]:
         """Return {label: number of records}."""
         return dict(zip(self.labels, self.counts.sum(axis=1).tolist(), strict=True))
+
+
+def _unpack(labels: tuple[str | None, ...], packed: bytes) -> Histogram:
+    counts = np.frombuffer(zlib.decompress(packed), np.int64)
+    return Histogram(labels, counts.reshape(len(labels), BUCKETS))
 
 
 def _by_utf8(label: str | None) -> tuple[bool, bytes]:

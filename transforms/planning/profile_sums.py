@@ -46,7 +46,7 @@ class Profile(NamedTuple):
     @classmethod
     def join(cls, groups: Iterable[tuple[int, Piece]], staging: Staging) -> Profile:
         """Join the conclusions from groups, by number."""
-        found = [GroupConclusion(*load_piece(piece, staging)) for _, piece in sorted(groups)]
+        found = [GroupConclusion(*_load(piece, staging)) for _, piece in sorted(groups)]
         wholes = [one.whole for one in found if one.whole is not None]
         profile = found[0].profile if found else DataProfile()
         return cls(
@@ -58,13 +58,13 @@ class Profile(NamedTuple):
 
 def sum_group(pieces: Sequence[Piece], staging: Staging) -> Piece:
     """Return the sum of the profiles of a group; an encoder task."""
-    (piece,) = write_pieces([DataProfile.sum(load_piece(one, staging) for one in pieces)], staging)
+    (piece,) = write_pieces([DataProfile.sum(_load(one, staging) for one in pieces)], staging)
     return piece
 
 
 def conclude_group(piece: Piece, staging: Staging, *, whole: bool) -> Piece:
     """Return the `GroupConclusion` from the summed profile of a group; an encoder task."""
-    profile: DataProfile = load_piece(piece, staging)
+    profile: DataProfile = _load(piece, staging)
     statistics = profile.statistics
     found = GroupConclusion(
         messages=slice_messages(statistics),
@@ -75,7 +75,7 @@ def conclude_group(piece: Piece, staging: Staging, *, whole: bool) -> Piece:
     return conclusion
 
 
-def load_piece(piece: Piece, staging: Staging) -> Any:
+def _load(piece: Piece, staging: Staging) -> Any:
     """Return the value of a piece of `write_pieces`."""
     data, name, offset, length = piece
     return array_pickle.loads(data or read_piece(staging.place(name), offset, length, mapped=True))

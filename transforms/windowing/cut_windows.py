@@ -2,11 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.job.staging import StagedPart, to_json
 from recordmill.processes.pool import shared_pool
@@ -61,6 +61,11 @@ def _cut(
     return task.result()
 
 
+def _plan(_: bytes, surveys: Sequence[TimeSurvey], *, windowing: Windowing) -> Iterator[TimePlan]:
+    if surveys:
+        yield windowing.plan(TimeSurvey.sum(surveys))
+
+
 def _problem(plan: TimePlan) -> list[str]:
     return [] if plan.problem is None else [plan.problem]
 
@@ -80,11 +85,17 @@ class CutWindows(beam.PTransform):
 
     def expand(self, parts: beam.PCollection[StagedPart]) -> Any:
         options = {"windowing": self.windowing, "workers": self.workers}
+        surveys = parts | "SurveyTimes" >> beam.Map(_survey, **options).with_output_types(
+            TimeSurvey
+        )
+        # Not CombineGlobally: the sum over a bundle of many parts would be too large for Flink.
         found = (
-            parts
-            | "SurveyTimes" >> beam.Map(_survey, **options).with_output_types(TimeSurvey)
-            | "SumTimes" >> beam.CombineGlobally(TimeSurvey.sum).without_defaults()
-            | "TimePlan" >> beam.Map(self.windowing.plan).with_output_types(TimePlan)
+            parts.pipeline
+            | "Once" >> beam.Impulse()
+            | "TimePlan"
+            >> beam.FlatMap(_plan, AsList(surveys), windowing=self.windowing).with_output_types(
+                TimePlan
+            )
         )
         plan = AsSingleton(found, default_value=self.windowing.plan(TimeSurvey()))
         windows = (

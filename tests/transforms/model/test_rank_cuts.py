@@ -1,5 +1,7 @@
 """Cuts against the sort they replace."""
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -150,3 +152,16 @@ def test_a_cut_larger_than_its_class_is_a_bug(size):
     counts[7] = 3
     with pytest.raises(ValueError, match=f"a cut of {size} records out of 3"):
         RankCut.of(counts, size)
+
+
+def test_histograms_of_many_classes_are_small_elements():
+    """Flink fails on elements that exceed its sort buffer."""
+    generator = np.random.default_rng(0)
+    labels = pa.array([f"class {number}" for number in generator.integers(0, 8000, 20_000)])
+    histogram = Histogram.of(labels, generator.integers(0, 2**64, 20_000, np.uint64))
+    packed = pickle.dumps(histogram)
+    assert histogram.counts.nbytes > 14 << 20
+    assert len(packed) < 1 << 20
+    found = pickle.loads(packed)
+    assert found.labels == histogram.labels
+    assert np.array_equal(found.counts, histogram.counts)
