@@ -199,7 +199,9 @@ def _rows_of_possible_rows(
     others = row_of[of_lines != of_rows[row_of]]
     doubled = closing[: len(opening) - 1][closing[: len(opening) - 1] + 1 == opening[1:]]
     doubled = np.searchsorted(ends, doubled, side="right")
-    return np.setdiff1d(spanning, np.concatenate([others, doubled]))
+    possible = np.ones(len(ends) + 1, np.bool_)
+    possible[others] = possible[doubled] = False
+    return spanning[possible[spanning]]
 
 
 def _opening_of(close: int, opening: IntArray, closing: IntArray) -> int:
