@@ -180,7 +180,7 @@ class Location:
 
     @property
     def can_move(self) -> bool:
-        """Whether files are moved at once; object stores can only copy and delete them."""
+        """False for object stores, which can only copy and delete files."""
         return self.root.partition(":")[0] not in _BUCKETS
 
     @property
