@@ -166,13 +166,18 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _report_signals() -> None:
-    """End with a sentence on SIGTERM and SIGHUP; a job replaces this while it runs."""
+    """End with a sentence on SIGTERM and SIGHUP; a job replaces this while it runs.
+
+    SIGINT is a KeyboardInterrupt, also where a shell ignores it for commands in the background.
+    """
 
     def end(number: int, _: object) -> None:
         with contextlib.suppress(OSError):
             print(f"recordmill: stopped by {signal.Signals(number).name}", file=sys.stderr)
         os._exit(128 + number)
 
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, end)

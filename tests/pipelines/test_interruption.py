@@ -134,6 +134,21 @@ def test_a_job_goes_on_after_every_signal(long_job, undisturbed, tmp_path):
     assert not (out / FOLDER).exists()
 
 
+_IN_BACKGROUND = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without job control does for `command &`
+from recordmill.pipelines import cli
+cli._build_dataset = lambda *_: signal.raise_signal(signal.SIGINT)
+raise SystemExit(cli.main(["images"]))
+"""
+
+
+def test_sigint_before_the_job_ends_a_command_in_the_background():
+    command = [sys.executable, "-c", _IN_BACKGROUND]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "recordmill images: stopped by SIGINT\n")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("pack", [tar_of, zip_of])
 def test_a_job_of_an_archive_goes_on_after_a_kill(pack, long_job, undisturbed, tmp_path):
