@@ -76,7 +76,7 @@ def make_flink_job(
 
     Raises:
       ConfigError: the options do not fit the cluster or this machine.
-      RunError: the cluster of an earlier command does not answer.
+      RunError: the cluster or a worker pool does not answer.
     """
     with permanent_imports():
         from recordmill.runners.flink.job import FlinkJob

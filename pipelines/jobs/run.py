@@ -154,6 +154,10 @@ def _on_flink(
             earlier="" if earlier is None else earlier.cluster,
         )
     except RunError as error:
+        from recordmill.runners.flink.standstill import GivenUpError
+
+        if not isinstance(error, GivenUpError):
+            raise
         raise RunError(f"{error}. {_NO_CLUSTER}") from error
 
 

@@ -14,7 +14,7 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from recordmill import strict_json
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, RunError
 from recordmill.option_names import option_name
 from recordmill.runners.flink.rest import Cluster
 from recordmill.runners.workers import peers
@@ -31,6 +31,7 @@ def choose_environment(
 
     Raises:
       ConfigError: the environment cannot work with this cluster.
+      RunError: the worker pool of this machine does not answer.
     """
     if environment is None:
         if cluster is None:
@@ -134,7 +135,7 @@ def _check_pool(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
         start = f"recordmill worker-pool --port {port}"
-        raise ConfigError(
+        raise RunError(
             f"{option_name('environment', 'external')}: no worker pool answers at {address}: start"
             f" one with {start}, or give its address as {option_name('environment_config')}"
         ) from error

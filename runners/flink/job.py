@@ -33,7 +33,6 @@ from recordmill.runners.flink.jar import (
 )
 from recordmill.runners.flink.job_errors import (
     LostJobError,
-    NoPoolError,
     check_end,
     job_error,
     left_out_error,
@@ -46,6 +45,7 @@ from recordmill.runners.flink.rest import (
     JobStatus,
     NoSuchJobError,
     RejectedError,
+    UnreachableError,
 )
 from recordmill.runners.flink.standstill import (
     Answer,
@@ -81,9 +81,9 @@ class FlinkJob:
     id: Flink's id of the job. It is chosen here for a cluster, and by Flink if that is embedded.
 
     Raises:
-      ConfigError: the options do not fit the cluster or this machine, or the cluster cannot be
-        reached.
-      RunError: the cluster of an earlier command has not answered within `stall_seconds`.
+      ConfigError: the options do not fit the cluster or this machine.
+      RunError: the cluster or the worker pool of this machine does not answer; that of an earlier
+        command has not answered within `stall_seconds` (`GivenUpError`).
     """
 
     def __init__(
@@ -125,6 +125,8 @@ class FlinkJob:
                 if self._cluster.url == earlier:
                     self._when_answered(self._cluster.version)
                 version = self._cluster.version()
+            except UnreachableError:
+                raise
             except ClusterError as error:
                 raise ConfigError(str(error)) from error
         else:
@@ -230,8 +232,8 @@ class FlinkJob:
         check: called by each worker before it works, with its argument.
 
         Raises:
-          ConfigError: a worker pool is missing, or its workers cannot run this job.
-          RunError: the job failed, was cancelled by someone else, or stalled.
+          ConfigError: the workers cannot run this job.
+          RunError: a pool is missing, or the job failed, stalled, or was cancelled by someone else.
         """
         beam_patches.apply_patches()
         if self._submitted:  # a job that this one has followed
@@ -252,7 +254,7 @@ class FlinkJob:
         assert self._cluster is not None, "an embedded Flink ends with its command"
         self.id, self._submitted, self._accepted = job, True, True
         self._count_slots()
-        self._follow(self._cluster, is_first=True)
+        self._follow(self._cluster)
 
     def cancel(self) -> None:
         """Cancel the job; for a signal handler that ends this process right afterwards."""
@@ -324,7 +326,7 @@ class FlinkJob:
             if self._cluster is None:
                 self._embedded = EmbeddedFlink(self._folder, parallelism=parallelism)
                 self._embedded.start(jar, job_server=self._jar)
-                self._follow(self._embedded.cluster, is_first=True)
+                self._follow(self._embedded.cluster)
                 return
             with contextlib.suppress(ClusterError):
                 if not self._cluster.restarts_tasks():
@@ -334,9 +336,9 @@ class FlinkJob:
                 if options.detach:
                     return
                 try:
-                    self._follow(self._cluster, is_first=retry == 1)
+                    self._follow(self._cluster)
                     return
-                except (LostJobError, NoPoolError) as error:
+                except LostJobError as error:
                     if retry > options.retries:
                         raise
                     again = f"submitting it again ({retry} of {options.retries})"
@@ -391,8 +393,8 @@ class FlinkJob:
         self._accepted = True
         on_submit(True)
 
-    def _follow(self, cluster: Cluster, *, is_first: bool) -> None:
-        """Follow the job to its end. is_first: as in `check_end`."""
+    def _follow(self, cluster: Cluster) -> None:
+        """Follow the job to its end."""
         start = time.monotonic()
         watch = StandstillWatch(
             cluster,
@@ -418,7 +420,6 @@ class FlinkJob:
                         status,
                         has_library=self._has_library,
                         pool=self._pool_address,
-                        is_first=is_first,
                     )
                     return
             except ClusterError as error:

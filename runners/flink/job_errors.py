@@ -24,21 +24,10 @@ class LostJobError(RunError):
         self.cause = cause
 
 
-class NoPoolError(ConfigError):
-    """A worker pool is missing, which may be started later."""
-
-    def __init__(self, cause: str, advice: str) -> None:
-        super().__init__(f"{cause}: {advice}")
-        self.cause = cause
-        self.advice = advice
-
-
-def check_end(
-    cluster: Cluster, status: JobStatus, *, has_library: bool, pool: str, is_first: bool
-) -> None:
+def check_end(cluster: Cluster, status: JobStatus, *, has_library: bool, pool: str) -> None:
     """Raise RunError or ConfigError unless the job has finished successfully.
 
-    pool: as in `job_error`. is_first: whether the command has submitted no other job before.
+    pool: as in `job_error`.
     """
     if status.state == "FINISHED":
         return
@@ -46,26 +35,13 @@ def check_end(
         raise RunError(
             f"the Flink job {status.id} was cancelled; run the same command again to continue"
         )
-    error = job_error(
+    raise job_error(
         cluster.failure(status.id),
         source=f"the Flink job {status.id}",
         has_library=has_library,
         pool=pool,
         machine=cluster.failed_machine(status.id),
     )
-    if isinstance(error, NoPoolError) and not (is_first and _lacked_pool(cluster, status.id)):
-        raise LostJobError(error.cause, f"; if the pool does not run, {error.advice}")
-    raise error
-
-
-def _lacked_pool(cluster: Cluster, job: str) -> bool:
-    """Return whether a worker pool was missing from the start of a job.
-
-    If it was there at first, its end is a fault of the machine.
-    """
-    failures = cluster.failures(job)
-    is_missing = not failures or _NO_CONNECTION.search(failures[-1].text) is not None
-    return is_missing and not cluster.has_worked(job)
 
 
 def failure_cause(failure: TaskFailure, *, pool: str) -> str:
@@ -77,9 +53,7 @@ def failure_cause(failure: TaskFailure, *, pool: str) -> str:
     if parsed is None:
         return (failure.text.splitlines() or [""])[0]
     error = _pool_error(parsed, pool, failure.machine) if pool else None
-    if isinstance(error, NoPoolError):
-        return str(error)
-    if isinstance(error, LostJobError):
+    if error is not None:
         return error.cause
     return re.sub(
         r"\s+", " ", f"{parsed} (on {failure.machine})" if failure.machine else str(parsed)
@@ -118,15 +92,15 @@ def job_error(
     return LostJobError(str(failure))
 
 
-def _pool_error(failure: JobFailure, pool: str, machine: str) -> RunError | ConfigError | None:
+def _pool_error(failure: JobFailure, pool: str, machine: str) -> LostJobError | None:
     """Return the error of a worker pool that is missing or has ended, or None."""
     where = machine or "the machine of a TaskManager"
     port = pool.rpartition(":")[2]
     start = f"start it there with recordmill worker-pool --port {port}"
     if _NO_CONNECTION.search(failure.message) and failure.message.endswith(f":{port}"):
-        return NoPoolError(
-            f"no worker pool: nothing answers at {pool} on {where}",
-            f"{start}, or give its address as {option_name('environment_config')}",
+        return LostJobError(
+            f"no worker pool: nothing answers at {pool} on {where}: {start}, or give its address as"
+            f" {option_name('environment_config')}"
         )
     if failure.kind.endswith(_WORKER_ENDED):
         return LostJobError(

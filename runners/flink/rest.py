@@ -29,7 +29,6 @@ _POST_TIMEOUT = 300.0  # s: uploading a jar and building a job from it take long
 _CANCEL_TIMEOUT = 10.0  # s
 _CHUNK = 1 << 20  # bytes
 _UNAVAILABLE = (502, 503, 504)  # of a JobManager that starts, or of a proxy before it
-_PYTHON_STAGE = re.compile(r" at \[\d+\]")  # in Beam's name of a vertex: "MapPartition at [3]Write"
 
 
 class ClusterError(RunError):
@@ -247,14 +246,6 @@ class Cluster:
         if state in TERMINAL - _CLEAN_END:
             return self.status(status.id)  # the causes of a failure are as old as its details
         return dataclasses.replace(status, state=state)
-
-    def has_worked(self, job: str) -> bool:
-        """Return whether all tasks of a stage of Python workers have finished."""
-        vertices = self._of_job("GET", job)["vertices"]
-        return any(
-            one["status"] == "FINISHED" and _PYTHON_STAGE.search(str(one["name"]))
-            for one in vertices
-        )
 
     def running_on(self, job: str) -> dict[str, int]:
         """Return {host of a TaskManager: number of tasks that run there now}."""

@@ -33,6 +33,10 @@ _LASTING_ERRORS = tuple(
 _ACTIVE = ("RUNNING", "DEPLOYING", "INITIALIZING")
 
 
+class GivenUpError(RunError):
+    """A cluster has not answered for too long."""
+
+
 class Silence:
     """Time without an answer of a cluster, and messages about it.
 
@@ -56,12 +60,12 @@ class Silence:
         """Record a failed request, and return the time since the last answer.
 
         Raises:
-          RunError: the cluster has been unreachable for too long.
+          GivenUpError: the cluster has been unreachable for too long.
         """
         seconds = now - self._answered
         cause = error.cause if isinstance(error, UnreachableError) else str(error)
         if seconds > self._seconds and not isinstance(error, NoSuchJobError):
-            raise RunError(
+            raise GivenUpError(
                 f"{cause}, for {duration(seconds)}. Run the same command again to follow its job,"
                 " if that still runs, or to continue it;"
                 f" {option_name('stall_timeout')} sets the limit"
@@ -84,7 +88,7 @@ def wait_for_answer(
     """Return the result of a request, which is repeated while the cluster is unreachable.
 
     Raises:
-      RunError: the cluster has been unreachable for too long.
+      GivenUpError: the cluster has been unreachable for too long.
       ClusterError: the cluster has rejected the request.
     """
     silence = Silence(notice, seconds=seconds, now=time.monotonic())
@@ -147,7 +151,7 @@ class StandstillWatch:
         """Record a failed request, and return the time since the last answer.
 
         Raises:
-          RunError: the cluster has been unreachable for too long.
+          GivenUpError: the cluster has been unreachable for too long.
         """
         return self._silence.unanswered(error, now)
 

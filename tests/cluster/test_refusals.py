@@ -13,8 +13,8 @@ _OPTIONS = ("--size", "32")
 _HERE, _THERE = TASK_MANAGERS
 
 
-def _expect(ended: Ended, *words: str) -> None:
-    assert ended.code == 2, ended.err
+def _expect(ended: Ended, *words: str, code: int = 2) -> None:
+    assert ended.code == code, ended.err
     for one in words:
         assert one in ended.last
     assert ended.seconds < _SECONDS
@@ -36,7 +36,7 @@ def test_the_pool_of_one_machine_is_unfit(machines, pool, words):
     machines.wait_for_taskmanagers()
     source = machines.fill("photos", DEMO)
     ended = machines.submit("images", *_OPTIONS, source=source, output=machines.uri("out")).end()
-    _expect(ended, _THERE, *words)
+    _expect(ended, _THERE, *words, code=2 if pool else 1)  # a pool that is off may come back
     assert machines.store.names(f"{BUCKET}/out/") == []
 
 

@@ -253,7 +253,7 @@ CASES = [
     ),
     case(
         "no cluster",
-        2,
+        1,
         "no Flink cluster answers at http://127.0.0.1:9 .connection refused.: start it, or",
         *FLINK,
         "127.0.0.1:9",
@@ -280,7 +280,7 @@ CASES = [
     ),
     case(
         "no pool",
-        2,
+        1,
         "no worker pool answers at localhost:9: start one with recordmill worker-pool --port 9",
         *FLINK,
         "localhost:8081",
