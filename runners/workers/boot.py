@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import io
 import logging
 import os
 import queue
@@ -50,6 +51,7 @@ IDLE_SECONDS = 60.0
 _IDLE_CHECK_SECONDS = 5.0
 # Names of the staged files of --setup_file, --extra_package and --requirements_file.
 _SDIST, _EXTRAS, _REQUIREMENTS = "workflow.tar.gz", "extra_packages.txt", "requirements.txt"
+_HANG_UPS = ("Multiplexer hanging up", "Runner closed connection")  # of Beam's runner, in Java
 _SUBMITTER_PACKAGES = "submission_environment_dependencies.txt"  # informational
 _FOLDER_PREFIX = "recordmill-worker-"
 
@@ -72,6 +74,8 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
     info = _provision(flags["provision_endpoint"], flags["id"])
     control = info.control_endpoint.url or flags["control_endpoint"]
     options = json_format.MessageToDict(info.pipeline_options)
+    if isinstance(sys.stderr, WorkerLog):
+        sys.stderr.job = str(options.get("beam:option:job_name:v1") or "")
     refusal = versions.find_mismatch(
         options.get(f"beam:option:{versions.OPTION}:v1")
     ) or start_check.find_refusal(options.get(f"beam:option:{start_check.OPTION}:v1"))
@@ -97,6 +101,45 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
     cached = options.get("beam:option:environment_cache_millis:v1", 0)
     is_reusable = _run_harness(idle_seconds=IDLE_SECONDS + float(cached or 0) / 1000)
     return 0, is_reusable and not info.dependencies
+
+
+class WorkerLog(io.TextIOWrapper):
+    """Standard error whose lines begin with the time (UTC) and the job, and are written whole.
+
+    job: name of the job; '' until it is known.
+    """
+
+    job = ""
+
+    def __init__(self) -> None:
+        super().__init__(
+            open(2, "wb", closefd=False),  # noqa: SIM115 (this class closes it)
+            encoding="utf-8", errors="backslashreplace", line_buffering=True,
+        )  # fmt: skip
+        self._is_new_line = True
+
+    def write(self, text: str, /) -> int:
+        time_and_job = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {self.job or '-'} "
+        for line in text.splitlines(keepends=True):
+            super().write(time_and_job + line if self._is_new_line else line)
+            self._is_new_line = line.endswith("\n")
+        return len(text)
+
+
+def is_hang_up(error: BaseException | None) -> bool:
+    """Return whether an error says only that the runner has disconnected, as it does after work."""
+    return (
+        isinstance(error, grpc.RpcError)
+        and isinstance(error, grpc.Call)
+        and error.code() == grpc.StatusCode.CANCELLED
+        and error.details() in _HANG_UPS
+    )
+
+
+def print_thread_error(failure: threading.ExceptHookArgs) -> None:
+    """Print the error that ended a thread, unless the runner has only disconnected."""
+    if not is_hang_up(failure.exc_value):
+        threading.__excepthook__(failure)
 
 
 def _run_harness(*, idle_seconds: float) -> bool:

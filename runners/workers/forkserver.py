@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import NoReturn
@@ -54,15 +55,19 @@ def main(modules: Sequence[str]) -> None:
 
 def _become_worker(channel: int) -> NoReturn:
     code = 1
+    boot = sys.modules[_BOOT]
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         os.setpgid(0, 0)  # Ctrl-C is handled by the process that runs the pool
         fork_children()
+        sys.stderr = boot.WorkerLog()
+        threading.excepthook = boot.print_thread_error
         code = _serve(socket.socket(fileno=channel))
-    except BaseException:  # noqa: BLE001 (must not return to the loop of the forkserver)
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001 (must not return to the loop of the forkserver)
+        if not boot.is_hang_up(error):
+            traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)

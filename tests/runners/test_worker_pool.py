@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -218,6 +219,60 @@ def test_the_process_of_a_failed_bundle_runs_no_other_worker(pool):
     first = process_of_a_worker(pool, runner, "a")
     assert process_of_a_worker(pool, runner, "a") != first
     runner.end()
+
+
+class ClosingRunner(Runner):
+    """Cancels the control stream, as Beam's runner does."""
+
+    def __init__(self, details: str) -> None:
+        super().__init__()
+        self.details = details
+
+    def GetProvisionInfo(self, request, context):  # noqa: N802 (gRPC's name)
+        response = super().GetProvisionInfo(request, context)
+        response.info.pipeline_options["beam:option:job_name:v1"] = "nightly"
+        return response
+
+    def Control(self, answers, context):  # noqa: N802 (gRPC's name)
+        context.abort(grpc.StatusCode.CANCELLED, self.details)
+
+
+@pytest.mark.parametrize(
+    ("details", "silent"),
+    [("Runner closed connection", True), ("Multiplexer hanging up", True), ("out of disk", False)],
+)
+def test_the_log_of_a_pool_omits_the_end_of_a_job(pool, tmp_path, details, silent):
+    runner = ClosingRunner(details)
+    request = beam_fn_api_pb2.StartWorkerRequest(
+        worker_id="1-1", provision_endpoint=runner.endpoint
+    )
+    assert call(pool, "StartWorker", request).error == ""
+    (worker,) = pool._all_workers()
+    assert worker.wait(_TIMEOUT)
+    runner.end()
+    log = (tmp_path / "log").read_text().splitlines()
+    assert (log == []) == silent, log
+    assert any(details in line for line in log) != silent
+    for line in log:
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ nightly ", line), line
+
+
+@pytest.mark.parametrize(
+    ("details", "silent"), [("Multiplexer hanging up", True), ("out of disk", False)]
+)
+def test_threads_that_end_with_a_job_print_nothing(monkeypatch, capsys, details, silent):
+    runner = ClosingRunner(details)
+
+    def read() -> None:
+        with grpc.insecure_channel(runner.endpoint.url) as channel:
+            next(beam_fn_api_pb2_grpc.BeamFnControlStub(channel).Control(iter(())))
+
+    monkeypatch.setattr(threading, "excepthook", boot.print_thread_error)
+    reader = threading.Thread(target=read)
+    reader.start()
+    reader.join()
+    runner.end()
+    assert (details not in capsys.readouterr().err) == silent
 
 
 def test_workers_end_with_the_pool(tmp_path):
