@@ -983,6 +983,46 @@ def test_equal_names_of_classes_and_numbers_are_documents(tmp_path: pathlib.Path
     assert (len(read_tree(tmp_path).rows), read_tree(tmp_path).notes) == (9, ())
 
 
+@pytest.mark.parametrize("folder", ["", "splits/"])
+@pytest.mark.parametrize("extension", ["", ".txt"])
+def test_lists_of_documents_are_no_documents(
+    folder: str, extension: str, tmp_path: pathlib.Path
+) -> None:
+    for number in range(3):
+        write(tmp_path / f"a/x{number}.txt", "x")
+        write(tmp_path / f"z/z{number}.txt", f"x{number}{extension}\n")
+    write(tmp_path / "a/train.txt", f"x0{extension}\nanother line\n")  # it is a document
+    for split, number in (("train", 0), ("val", 1), ("test", 2)):
+        lines = f"{'a/' * (not extension)}x{number}{extension}\nz{number}{extension} 1\n"
+        write(tmp_path / f"{folder}{split}.txt", lines)
+    read = read_tree(tmp_path)
+    names = ["a/train", *(f"{at}{number}" for at in ("a/x", "z/z") for number in range(3))]
+    assert {*read.texts} == {f"{name}.txt" for name in names}
+    assert (read.filtered, read.told) == ({"list of names": 3}, {})
+    given = ",".join(
+        f"{split}={tmp_path}/{folder}{name}.txt"
+        for split, name in (("test", "test"), ("train", "train"), ("validation", "val"))
+    )
+    assert (
+        f"3 lists of the files of splits in {tmp_path} were not read: --split-files {given}"
+        in (read.notes[0])
+    )
+
+
+def test_lists_of_an_option_are_no_documents(tmp_path: pathlib.Path) -> None:
+    for number in range(2):
+        write(tmp_path / f"a/{number}.txt", "x")
+    write(tmp_path / "of test.list", "0\n")
+    (tmp_path / "linked.list").symlink_to(tmp_path / "of test.list")
+    lists = {"test": str(tmp_path / "linked.list"), "train": "*"}
+    for pattern in ("", "/**/*"):
+        inputs = Inputs(paths=(InputPath(f"{tmp_path}{pattern}"),), split_files=lists)
+        read = Read(TextFolder(input=inputs, labelled=False))
+        splits = {row["__key__"]: row["__split__"] for row in read.rows}
+        assert splits == {"a/0.txt": "test", "a/1.txt": "train"}
+        assert read.filtered == {"list of names": 2}
+
+
 def test_pairs_among_many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_extensions, "_HELD", 100)
     found = DocumentExtensions()

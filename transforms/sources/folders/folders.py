@@ -94,6 +94,7 @@ _SIDECARS = "aae crdownload dop info lnk lrf lrv pp3 thm url webloc xmp"
 _LISTS = "cache data labels names token"
 ARCHIVES = "7z bak gz md5 part rar sha256 tar tgz tmp zip"
 SOUND_AND_VIDEO = "avi flac m4a mkv mov mp3 mp4 ogg wav webm"
+_LIST = "list of names"  # filter reason of these files
 _VECTOR = "vector image"  # filter reason of files with these extensions
 _VECTORS = ("svg", "svgz")
 NOT_IMAGES = (
@@ -185,6 +186,7 @@ def walk_files(
     unused: Sequence[UnusedSplits | None],
     lists: SplitLists | None = None,
     on_skipped: Callable[[InputRoot, File], None] = lambda root, file: None,
+    is_list: Callable[[InputRoot, File], bool] = lambda root, file: False,
     skip: SkipRule = skipped_among_media,
 ) -> Iterator[LabelledFile | SkippedPath | RejectedFile]:
     """Yield the files of inputs, skipped paths and rejects.
@@ -197,7 +199,9 @@ def walk_files(
         to a pattern that ends in one of them.
       unused: Finders of `unused_splits`, one for each input; they get the paths of the files.
       lists: Lists that give the splits of the files.
-      on_skipped: Called with each file of a folder or an archive that is skipped by its extension.
+      on_skipped: Called with each file of a folder or an archive that is skipped by its extension,
+        or as a list.
+      is_list: Returns whether a file holds names of other files. `lists` are left out anyway.
       skip: Returns why a file or folder is skipped because of its name, None if it is not.
 
     Raises:
@@ -225,6 +229,10 @@ def walk_files(
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
                 item = member.file
                 found = _classify(member, one, facts_of, unlabelled, skipped)
+                if not isinstance(found, SkippedPath) and (
+                    (lists is not None and lists.is_list(item.path)) or is_list(root, item)
+                ):
+                    found = SkippedPath(_LIST)
                 if not isinstance(found, SkippedPath):
                     first += [item.key] if len(first) < EXAMPLES else []
                     labelled = labelled or found.label is not None
@@ -242,7 +250,7 @@ def walk_files(
                 if isinstance(found, LabelledFile) and one.archives is not None:
                     found = found._replace(source=_lineage(item, root))
                 elif isinstance(found, SkippedPath) and (
-                    root.is_folder or one.archives is not None
+                    root.is_folder or one.archives is not None or found.reason == _LIST
                 ):
                     on_skipped(root, item)
                 yield found

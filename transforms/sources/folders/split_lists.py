@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from recordmill.format.split_names import LEFT_OUT, NOTHING, option_split
 from recordmill.notes import Note, count_of
 from recordmill.option_files import expect_plain_text, read_option_file
 from recordmill.option_names import option_name
+from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.folders.path_matcher import (
     PathMatcher,
@@ -62,6 +64,9 @@ class SplitLists:
                 f" {' and '.join(map(_shown, rest))}"
             )
         self._rest = rest[0] if rest else None
+        self._places = {_real_place(path) for path in self._files.values() if path != REST}
+        named = [*self._places, *self._files.values()]  # a name may be that of a link
+        self._file_names = {os.path.basename(place) for place in named}
         self._lines: dict[str, _Line] = {}
         for split, path in self._files.items():
             if path != REST:
@@ -79,6 +84,10 @@ class SplitLists:
     def of(cls, inputs: Inputs) -> SplitLists | None:
         """Return the lists of an input, None without any. Raises ConfigError."""
         return cls(inputs.split_files) if inputs.split_files else None
+
+    def is_list(self, path: str) -> bool:
+        """Return whether a file is one of the lists."""
+        return os.path.basename(path) in self._file_names and _real_place(path) in self._places
 
     def find(self, path: str, key: str) -> str | None:
         """Return the split of a file, None if no list names it."""
@@ -159,6 +168,12 @@ class SplitLists:
 
     def _named(self, split: str) -> str:
         return option_name("split_files", f"{_shown(split)}={self._files[split]}")
+
+
+def _real_place(path: str) -> str:
+    """Return a path without links, or a URI as it is."""
+    place = Location.parse(path)
+    return os.path.realpath(place.local_path) if place.is_local else str(place)
 
 
 def _fields_advice(lines: Sequence[str]) -> str:

@@ -52,7 +52,23 @@ class UnreadLists:
         self._counts: Counter[str] = Counter()
         self._in_inputs: list[_Candidate] = []
         self._roots = {one.root.local_path for one in roots if one.root.is_local}
+        self._folders: dict[str, Sequence[str]] = {}  # {folder of an input: folders in it}
         self._first = ""  # path of a record
+
+    def is_list(self, root: InputRoot, file: File) -> bool:
+        """Return whether the first lines of a file with the name of a split name other files."""
+        folder, _, name = file.key.rpartition("/")
+        extension = f".{name.rpartition('.')[2]}"
+        if extension[1:].lower() not in _EXTENSIONS or file_split(name) is None:
+            return False
+        if not root.root.is_local or root.file or Member.of(file.path):
+            return False
+        top = root.root.local_path
+        if top not in self._folders:
+            self._folders[top] = _folders_in(top)
+        places = [top, os.path.join(top, folder), *self._folders[top]]
+        lines = [*_lines(file.path)]
+        return bool(lines) and all(_edits_of(line, places, extension) is not None for line in lines)
 
     def skip(self, root: InputRoot, file: File) -> None:
         """Take a file of an input that is no record."""
@@ -64,7 +80,8 @@ class UnreadLists:
         split = file_split(name)
         other_task = holds_lists(folder) and not folder.endswith(f"ImageSets/{self._task}")
         if split is not None and not other_task and self._counts[extension] <= _MOST:
-            shown = f"{root.given.path.rstrip('/')}/{file.key}"
+            above = root.given.path.rstrip("/") if root.is_folder else root.root.local_path
+            shown = f"{above}/{file.key}"
             self._in_inputs.append(_Candidate(split, file.path, shown))
 
     def add_record(self, path: str) -> None:
@@ -160,15 +177,20 @@ def _remedy(path: str, places: Sequence[str], extension: str) -> str | None:
       places: Folders that names may be relative to.
       extension: Of records.
     """
-    for line in _lines(path):
-        for fields in range(_FIELDS):
-            name, *numbers = line.rsplit(None, fields)
-            if len(numbers) < fields or "\0" in name:
-                break
-            if _NUMBERS.fullmatch(" ".join(numbers)) is None:
-                break
-            if (before := _foreign(name, places, extension)) is not None:
-                return _edits(before, len(numbers))
+    found = (_edits_of(line, places, extension) for line in _lines(path))
+    return next((edits for edits in found if edits is not None), None)
+
+
+def _edits_of(line: str, places: Sequence[str], extension: str) -> str | None:
+    """Return what makes a line the name of a record, as `_remedy`; None if it names none."""
+    for fields in range(_FIELDS):
+        name, *numbers = line.rsplit(None, fields)
+        if len(numbers) < fields or "\0" in name:
+            break
+        if _NUMBERS.fullmatch(" ".join(numbers)) is None:
+            break
+        if (before := _foreign(name, places, extension)) is not None:
+            return _edits(before, len(numbers))
     return None
 
 
@@ -200,6 +222,15 @@ def _edits(before: str, fields: int) -> str:
         scripts.append(cut_fields(fields))
     edits = " ".join(f"-e {shlex.quote(one)}" for one in scripts)
     return f"{' and '.join(what)} (sed -E {edits} FILE > NAMES)" if scripts else ""
+
+
+def _folders_in(path: str) -> Sequence[str]:
+    """Return the paths of the first folders in a local folder."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(one.path for one in entries if one.is_dir())[:_MOST]
+    except OSError:
+        return ()  # the walk reports it
 
 
 def _lines(path: str) -> Iterator[str]:

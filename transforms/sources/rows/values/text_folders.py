@@ -49,6 +49,7 @@ from recordmill.transforms.sources.folders.references import (
     section_columns,
 )
 from recordmill.transforms.sources.folders.split_lists import SplitLists
+from recordmill.transforms.sources.folders.unread_lists import UnreadLists
 from recordmill.transforms.sources.folders.unused_splits import unused_notes
 from recordmill.transforms.sources.row_formats.reading.row_file import Origin
 from recordmill.transforms.sources.row_formats.reading.row_format import (
@@ -149,6 +150,8 @@ class TextFolder(RowSource):
         named = self.documents == "file"  # whether all files have names of splits
         unused = unused_splits(self._laid_out)
         lists, extensions = SplitLists.of(inputs), DocumentExtensions()
+        roots = [one.root for one in self._laid_out]
+        unread = UnreadLists(inputs, roots, of_masks=False, beside=True)
         for one in walk_files(
             inputs,
             self._laid_out,
@@ -156,6 +159,8 @@ class TextFolder(RowSource):
             leave_out=self.leave_out,
             unused=unused,
             lists=lists,
+            on_skipped=unread.skip,
+            is_list=unread.is_list,
         ):
             if isinstance(one, SkippedPath):
                 found.filter(one)
@@ -166,6 +171,7 @@ class TextFolder(RowSource):
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
             else:
                 extensions.add(one.file.key)
+                unread.add_record(one.file.path)
                 named = named and bool(splits_in(one.file.key.rpartition("/")[2]))
                 yield from self._list(one, found)
             if found.full:
@@ -182,6 +188,7 @@ class TextFolder(RowSource):
             notes.append(Note("splits", text))
         if not found.totals["rows"]:
             raise ConfigError(no_files_message(inputs, found))
+        notes += unread.notes() if splits is None else ()
         notes += [] if lists is None else lists.close(inputs)
         of_folder = any(one.root.is_folder for one in self._laid_out)
         archived = any(one.archives is not None for one in self._laid_out)
