@@ -476,14 +476,49 @@ def test_files_of_coco_in_one_folder_speak_of_the_images_of_their_split(names, b
     }
 
 
-def test_a_file_without_a_split_beside_files_of_splits_is_refused(tmp_path, capsys):
+@pytest.mark.parametrize("whole", [None, "all", "whole"], ids=["alone", "first", "last"])
+@pytest.mark.parametrize("form", ["coco", "csv", "captions"])
+def test_names_of_annotation_files_give_the_splits_of_images_without_one(form, whole, tmp_path):
+    of_split = {"train": ["0.png", "1.png", "2.png"], "val": ["3.png"]}
+    of_split |= {} if whole is None else {whole: [f"{n}.png" for n in range(5)]}
+
+    def document(names):
+        if form == "coco":
+            return coco(names, [(n, 0, [1, 1, 2, 2]) for n in range(len(names))])
+        columns, value = "filename,class,xmin,ymin,xmax,ymax", "cat,1,1,3,3"
+        if form == "captions":
+            columns, value = "filename,text", "a cat"
+        return "\n".join([columns, *(f"{name},{value}" for name in names)])
+
+    end = "json" if form == "coco" else "csv"
+    files = {f"images/{n}.png": "" for n in range(5 if whole else 4)}
+    files |= {f"annotations/set_{one}.{end}": document(of_split[one]) for one in of_split}
+    root = put(tmp_path / "in", files)
+    paths = ",".join(f"{root}/annotations/set_{one}.{end}" for one in of_split)
+    given = ("--input", root / "images", "--annotations", paths)
+    made = make(tmp_path / "out", *given, *_WHOLE)
+    splits = {key: split for split in made.manifest.splits for key, _ in made.examples(split)}
+    other = splits.pop("4.png", None)
+    train = ("0.png", "1.png", "2.png")
+    assert splits == dict.fromkeys(train, "train") | {"3.png": "validation"}
+    assert (other is None) == (whole is None)
+    notes = [note for note in made.manifest.notes if note.code == "splits"]
+    text = "1 image is in no annotation file with the name of a split, and is divided by --splits"
+    assert notes == ([] if whole is None else [text])
+    made = make(tmp_path / "none", *given, "--split-from", "none", "--splits", "test=1", *_WHOLE)
+    assert list(made.manifest.splits) == ["test"]
+
+
+@pytest.mark.parametrize("whole", ["whole", "all"])
+def test_a_file_without_a_split_beside_files_of_splits_is_refused(whole, tmp_path, capsys):
     files = {"train/0.png": "", "val/0.png": "", "train.json": coco(["0.png"], [])}
     files["train.json"] = coco(["0.png"], [(0, 0, [1, 1, 9, 9])])
-    files["val.json"] = files["whole.json"] = files["train.json"]
+    files["val.json"] = files[f"{whole}.json"] = files["train.json"]
     root = put(tmp_path / "in", files)
     assert images("--input", root, "--annotations", root, "--output", tmp_path / "out") == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert f"{root}/whole.json: images[0]: files of several splits name '0.png', and the" in error
+    place = f"{root}/whole.json: images[0]" if whole == "whole" else f"{root}/all.json"
+    assert f"{place}: files of several splits name '0.png', and the name of this file" in error
 
 
 def test_numbers_of_coco_may_be_text(tmp_path):

@@ -25,7 +25,11 @@ from recordmill.transforms.model.annotations import OBJECTS, Indices
 from recordmill.transforms.model.label_rules import left_out_by_split
 from recordmill.transforms.model.source import ListingPart, Source
 from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationReader
-from recordmill.transforms.sources.annotations.formats.named_images import declared_notes
+from recordmill.transforms.sources.annotations.formats.named_images import (
+    declared_notes,
+    has_split,
+    with_splits,
+)
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
@@ -107,11 +111,14 @@ class AnnotatedFiles:
         joined = False
         # All files are looked up before the first is joined: a later one may have the same
         # annotations, and then neither becomes a record.
-        found = [
+        found: Sequence[tuple[ListingPart, Indices]] = [
             (part, _look_up(part, matcher))
             for part in (_without_own(listed, annotations) for listed in files)
         ]
         matcher.refuse_ambiguous(least=_AMBIGUOUS)
+        if annotations.splits and not self.splits_given:
+            found, divided = with_splits(found, annotations.splits, keep=self.unannotated == "keep")
+            yield divided
         for part, at in found:
             yield dataclasses.replace(part, rows=None, notes=self._still_true(part, annotations))
             if part.rows is not None:
@@ -138,7 +145,8 @@ class AnnotatedFiles:
         if annotations.declared_splits and not self.splits_given:
             images = itertools.chain.from_iterable(map(_folders_of, found))
             notes += declared_notes(annotations.declared_splits, images)
-        if annotations.unread_splits and not self.splits_given and not any(map(_has_split, found)):
+        divided_by = self.splits_given or any(has_split(part) for part, _ in found)
+        if annotations.unread_splits and not divided_by:
             notes.append(Note("splits", f"{self.where}: {annotations.unread_splits}"))
         yield ListingPart(notes=notes, facts=facts)
 
@@ -350,11 +358,6 @@ def _folders_of(found: tuple[ListingPart, Indices]) -> Iterator[tuple[str, str |
         for path, split in zip(*(rows[name].to_pylist() for name in _PLACED), strict=True):
             if Member.of(path) is None:
                 yield path.rpartition("/")[0], split
-
-
-def _has_split(found: tuple[ListingPart, Indices]) -> bool:
-    rows = found[0].rows
-    return rows is not None and rows[batch.SPLIT].null_count < len(rows)
 
 
 def _images_of(rows: pa.RecordBatch) -> Iterator[tuple[str, str]]:

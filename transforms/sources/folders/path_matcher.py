@@ -67,7 +67,7 @@ class NamedPaths(Protocol):
 
     @property
     def splits(self) -> Sequence[str | None]:
-        """Splits of the names, if names are unique only in their split."""
+        """Splits of the names; with `shared`, names are unique only in their split."""
 
     @property
     def shared(self) -> str:
@@ -107,7 +107,7 @@ class PathMatcher(Generic[_Named]):
         self._where, self._noun, self._files = where, noun, files
         self._at = {normal_name(name): n for n, name in enumerate(annotations.names)}
         self._by_split: dict[str, dict[str | None, int]] = {}
-        for n, split in enumerate(annotations.splits):
+        for n, split in enumerate(annotations.splits if annotations.shared else ()):
             name = normal_name(annotations.names[n])
             self._by_split.setdefault(name, {})[split] = n
         self._by_form = _by_form(self._at)

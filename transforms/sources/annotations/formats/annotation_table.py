@@ -35,8 +35,9 @@ class AnnotationReader(abc.ABC):
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
       beside_images: Whether names lack folders such as `images`, beside which the annotations are.
-      splits: Split of the image of each name, if names are unique only in their split.
-      shared: Clause on the first name of images of several splits, for messages.
+      splits: Split of the image of each name, by the file with it, for images without a split.
+      shared: Clause on the first name of images of several splits, for messages; names are then
+        unique only in their split.
     """
 
     names: Sequence[str]

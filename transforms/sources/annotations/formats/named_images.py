@@ -6,22 +6,30 @@ names any of them. The same name in files of two splits stands for two images.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import canonical_split
+from recordmill.job.input_facts import InputFacts
 from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.annotations import Indices
+from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.annotations.formats.annotation_files import distinct_folders
 from recordmill.transforms.sources.folders.path_names import file_split
 
 SPLIT = "split"  # name of a column that listings of files take splits from
+_SOURCE = "the names of the annotation files"  # of splits
 _FIRST = 1000  # images of a file that are searched for beside it
 
 
@@ -71,6 +79,46 @@ def declared_notes(
         yield Note("splits", f"{text}: {options} takes them")
 
 
+def with_splits(
+    listed: Sequence[tuple[ListingPart, Indices]], splits: Sequence[str | None], *, keep: bool
+) -> tuple[Sequence[tuple[ListingPart, Indices]], ListingPart]:
+    """Return a listing with the splits of the files that name its images.
+
+    Args:
+      listed: Its parts, with the index of each image in `splits`, -1 if no file names it.
+      splits: Splits of the named images.
+      keep: Whether images that no file names are kept.
+
+    Returns:
+      The parts, and a part with the source of the splits and notes. Nothing changes if the listing
+      gives splits to some images, or if all named images in it have the same one.
+    """
+    names = pa.array([*splits, None], pa.string())
+    columns = [names.take(pa.array(np.where(at < 0, len(splits), at))) for _, at in listed]
+    present = pa.chunked_array(columns, pa.string()).drop_null().unique()
+    if len(present) < 2 or any(has_split(part) for part, _ in listed):
+        return listed, ListingPart()
+    found: list[tuple[ListingPart, Indices]] = []
+    without = 0
+    for (part, at), column in zip(listed, columns, strict=True):
+        rows = part.rows
+        if rows is not None:
+            without += column.null_count - (0 if keep else int((at < 0).sum()))
+            part = dataclasses.replace(part, rows=batch.set_column(rows, batch.SPLIT, column))
+        found.append((part, at))
+    notes: list[Note] = []
+    if without:
+        are = "is" if without == 1 else "are"
+        text = f"{count_of(without, 'image')} {are} in no annotation file with the name of a split"
+        notes.append(Note("splits", f"{text}, and {are} divided by --splits"))
+    return found, ListingPart(notes=notes, facts=InputFacts(split_source=_SOURCE))
+
+
+def has_split(part: ListingPart) -> bool:
+    """Return whether a part of a listing gives the split of any image."""
+    return part.rows is not None and part.rows[batch.SPLIT].null_count < len(part.rows)
+
+
 class NamingFile(NamedTuple):
     """A file that names images.
 
@@ -118,6 +166,7 @@ class NamedImages:
 
     Attributes:
       names: Their names, unique but for `splits`.
+      splits: Split of each image, by the names of the files that name it.
       shared: Clause on the first name of images of several splits, for messages.
     """
 
@@ -127,11 +176,7 @@ class NamedImages:
         self._images: dict[str, int] = {}
         self._by_split: dict[str, dict[str, int]] = {}  # {name of several images: {split: image}}
         self._named_by: list[NamingFile] = []  # the first file that names an image
-
-    @property
-    def splits(self) -> Sequence[str | None]:
-        """Split of each image, if several have the same name."""
-        return [file.split for file in self._named_by] if self.shared else ()
+        self.splits: list[str | None] = []
 
     def doubled_notes(self, images: Indices) -> list[str]:
         """Return a note on images that have boxes of one class in several files, if there are any.
@@ -157,18 +202,21 @@ class NamedImages:
           where: Place in the file, for messages.
 
         Raises:
-          ConfigError: Files of several splits name it, and this file has no split.
+          ConfigError: Files of several splits name it, and so does one without a split.
         """
         name = file.beside + name
         new = len(self.names)
         index = self._images.setdefault(name, new)
         first = self._named_by[index] if index < new else file
-        if file.split is None and name in self._by_split:
+        known = self.splits[index] if index < new else file.split
+        several = None not in (known, file.split) and known != file.split
+        if (file.split is None and name in self._by_split) or (several and first.split is None):
+            place = where if file.split is None else first.place
             raise ConfigError(
-                f"{where}: files of several splits name {name!r}, and the name of this file has no"
+                f"{place}: files of several splits name {name!r}, and the name of this file has no"
                 " split: put each file into the folder of its images, or rename it"
             )
-        if None not in (first.split, file.split) and first.split != file.split:
+        if several:
             self.shared = self.shared or (
                 f"{where}: {first.place} names {name!r}, too, as an image of another split"
                 f" ({first.split} and {file.split})"
@@ -176,5 +224,7 @@ class NamedImages:
             index = self._by_split.setdefault(name, {}).setdefault(str(file.split), new)
         if index == new:
             self.names.append(name)
+            self.splits.append(file.split)
             self._named_by.append(file)
+        self.splits[index] = self.splits[index] or file.split
         return index
