@@ -7,6 +7,7 @@ import gzip
 import json
 import pathlib
 import pickle
+import shlex
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -973,6 +974,51 @@ def test_annotations_in_another_folder_are_no_documents(deep: str, tmp_path: pat
         (tmp_path / f"annotations/{deep}{number}.json").unlink()
     (note,) = read_tree(tmp_path).notes
     assert note.startswith(f"1 name of .txt files in {tmp_path} is also that of .json files in")
+
+
+@pytest.mark.parametrize(
+    ("around", "other", "deep", "only"),
+    [
+        ("", "labels", "", "texts"),
+        ("", "ann", "c/", "texts"),
+        ("train/", "Annotations", "", "*/texts/*"),
+        ("train/", "lab", "c/", "*/texts/**/*"),
+    ],
+)
+def test_annotations_with_the_extension_of_their_texts_are_no_documents(
+    around: str, other: str, deep: str, only: str, tmp_path: pathlib.Path
+) -> None:
+    for folder in (other, "texts"):
+        for number in range(3):
+            write(tmp_path / f"{around}{folder}/{deep}{number}.txt", "x")
+    first = [f"{around}{folder}/{deep}0.txt" for folder in (other, "texts")]
+    expected = (
+        f"3 pairs of files in {tmp_path} differ by a folder alone, such as {' and '.join(first)}:"
+        f" if only the texts are documents, pass --input {shlex.quote(f'{tmp_path}/{only}')}; if"
+        f" both are, pass --input '{tmp_path}/**/*'"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_tree(tmp_path)
+    assert str(caught.value) == expected
+    assert len(read_tree(tmp_path / only).rows) == 3
+    read = read_tree(tmp_path / "**/*")
+    assert (len(read.rows), len(read.notes)) == (6, 1)
+    write(tmp_path / f"{around}third/{deep}0.txt", "x")  # they are classes
+    read = read_tree(tmp_path)
+    assert len(read.rows) == 7
+    assert not any("pairs of files" in note for note in read.notes)
+
+
+def test_annotations_of_unlabelled_texts_are_reported_first(tmp_path: pathlib.Path) -> None:
+    for split in ("train", "test"):
+        for end in ("a1", "txt"):
+            write(tmp_path / f"{split}/1.{end}", "x")
+    with pytest.raises(ConfigError, match=r"2 pairs of files in .* differ by the extension alone"):
+        read_tree(tmp_path)
+    for split in ("train", "test"):
+        (tmp_path / f"{split}/1.a1").unlink()
+    with pytest.raises(ConfigError, match="2 rejected as unlabelled"):
+        read_tree(tmp_path)
 
 
 def test_equal_names_of_classes_and_numbers_are_documents(tmp_path: pathlib.Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 from recordmill.errors import ConfigError
@@ -20,6 +21,8 @@ _ANNOTATIONS = "a1 a2 ann conll conllu iob json lab lbl rel srt tag tags vtt xml
 _MARKUP = "bib css htm html js sh tex"
 _SETTINGS = "cfg conf ini toml yaml yml"
 _OTHERS = frozenset(f"{_ANNOTATIONS} {_MARKUP} {_SETTINGS}".split())
+# Folders of annotations beside that of the texts.
+_ROLES = re.compile(r"(labels?|lbls?|lab|annotations?|annots?|annos?|ann|tags?|gt)", re.IGNORECASE)
 _MOST = 1000  # extensions; names such as `alt.atheism.53421` have many
 _HELD = 100_000  # documents that are compared
 _FILES_OF_NAME = 8  # of more files for each name, those that come first are compared
@@ -55,6 +58,11 @@ class _KeySample:
     def scale(self) -> float:
         """Number of documents for each one in the sample."""
         return self._count / max(len(self._keys), 1)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys in the sample."""
+        return self._keys
 
     def by_name(self, *, in_folder: bool) -> dict[str, dict[str, str]]:
         """Return {name: {extension: key}}. in_folder: whether names include folders."""
@@ -119,6 +127,53 @@ class _Pairs(NamedTuple):
         return None
 
 
+class _FolderPairs(NamedTuple):
+    """Documents with equal paths but for a folder of annotations and one beside it.
+
+    Attributes:
+      number: Number of pairs, estimated if there are many files.
+      folder: The folder of the texts; its parents are `*`.
+      levels: Most folders around a text.
+      first: Keys of a pair.
+    """
+
+    number: int
+    folder: str
+    levels: int
+    first: tuple[str, str]
+
+    @classmethod
+    def of(cls, sample: _KeySample) -> Self | None:
+        """Return the pairs if most annotations have one; None without, or with more folders."""
+        annotations: dict[tuple[int, str], str] = {}  # {folder's place, rest of the path: key}
+        texts = []
+        for key in sample.keys:
+            names = key.split("/")
+            at = next((n for n, one in enumerate(names[:-1]) if _ROLES.fullmatch(one)), None)
+            if at is None:
+                texts.append(names)
+            else:
+                annotations[at, "/".join([*names[:at], *names[at + 1 :]])] = key
+        places = {at for at, _ in annotations}
+        if len(places) != 1:
+            return None
+        (at,) = places
+        folders = {names[at] for names in texts if at < len(names) - 1}
+        if len(folders) != 1:
+            return None  # they are classes
+        (folder,) = folders
+        pairs = [
+            (annotations[rest], "/".join(names))
+            for names in texts
+            if (rest := (at, "/".join([*names[:at], *names[at + 1 :]]))) in annotations
+        ]
+        if 2 * len(pairs) < len(annotations):
+            return None
+        levels = max(len(names) for names in texts) - 1
+        number = round(sample.scale * len(pairs))
+        return cls(number, "*/" * at + folder, levels, pairs[0])
+
+
 class DocumentExtensions:
     """Counts documents by extension, and pairs of documents of the same name.
 
@@ -165,18 +220,20 @@ class DocumentExtensions:
 
         Raises:
           ConfigError: Most files of a folder have another one with the same name and another
-            extension, such as annotations.
+            extension or folder, such as annotations.
         """
+        if (apart := _FolderPairs.of(self._sample)) is not None:
+            return self._notes_on_folders(apart, inputs, of_folder=of_folder, archived=archived)
         if len(self._counts) < 2:
             return []
         found = _Pairs.most_common(self._sample, in_folder=True)
-        apart = _Pairs.most_common(self._sample, in_folder=False)
+        in_others = _Pairs.most_common(self._sample, in_folder=False)
         folder = ""
-        if apart is not None and (found is None or 2 * found.number < apart.number):
-            found, folder = apart, self._folder_of(apart)
+        if in_others is not None and (found is None or 2 * found.number < in_others.number):
+            found, folder = in_others, self._folder_of(in_others)
         if found is not None:
             one = found.number == 1
-            if found is apart:
+            if found is in_others:
                 text = (
                     f"{count_of(found.number, 'name')} of .{found.keep} files in {inputs}"
                     f" {'is' if one else 'are'} also {'that' if one else 'those'} of"
@@ -214,6 +271,26 @@ class DocumentExtensions:
                 f" {count_of(self._counts[text], f'.{text} file')}{way}",
             )
         ]
+
+    def _notes_on_folders(
+        self, pairs: _FolderPairs, inputs: Inputs, *, of_folder: bool, archived: bool
+    ) -> list[Note]:
+        """Return a note on annotations in a folder of their own, as `notes`. Raises ConfigError."""
+        text = (
+            f"{count_of(pairs.number, 'pair')} of files in {inputs}"
+            f" {'differs' if pairs.number == 1 else 'differ'} by a folder alone, such as"
+            f" {' and '.join(pairs.first)}"
+        )
+        if archived or not of_folder:
+            return [Note("extensions", f"{text}: all of them are documents")]
+        root = "FOLDER" if inputs.single is None else inputs.single.path.rstrip("/")
+        only = f"{root}/{pairs.folder}"
+        if "*" in pairs.folder:
+            only += "/*" if pairs.levels == len(pairs.folder.split("/")) else "/**/*"
+        raise ConfigError(
+            f"{text}: if only the texts are documents, pass {option_name('input')}"
+            f" {shlex.quote(only)}; if both are, pass {self._pattern(inputs, None)}"
+        )
 
     def _folder_of(self, pairs: _Pairs) -> str:
         """Return the folder of the texts beside that of the annotations; "" if there is none."""

@@ -149,7 +149,8 @@ class TextFolder(RowSource):
         found = SectionCollector.with_facts(len(inputs.column_from))
         named = self.documents == "file"  # whether all files have names of splits
         unused = unused_splits(self._laid_out)
-        lists, extensions = SplitLists.of(inputs), DocumentExtensions()
+        lists = SplitLists.of(inputs)
+        extensions, unlabelled = DocumentExtensions(), DocumentExtensions()
         roots = [one.root for one in self._laid_out]
         unread = UnreadLists(inputs, roots, of_masks=False, beside=True)
         for one in walk_files(
@@ -169,6 +170,8 @@ class TextFolder(RowSource):
                     found.filter(SkippedPath("empty"))  # it has no line
                     continue
                 found.add_reject(one.reject, one.label if self.numbers is None else None)
+                if one.reject.reason is Reason.UNLABELLED:
+                    unlabelled.add(one.reject.key)
             else:
                 extensions.add(one.file.key)
                 unread.add_record(one.file.path)
@@ -186,12 +189,13 @@ class TextFolder(RowSource):
                 " name of the file"
             )
             notes.append(Note("splits", text))
+        of_folder = any(one.root.is_folder for one in self._laid_out)
+        archived = any(one.archives is not None for one in self._laid_out)
         if not found.totals["rows"]:
+            unlabelled.notes(inputs, of_folder=of_folder, archived=archived)  # annotations go first
             raise ConfigError(no_files_message(inputs, found))
         notes += unread.notes() if splits is None else ()
         notes += [] if lists is None else lists.close(inputs)
-        of_folder = any(one.root.is_folder for one in self._laid_out)
-        archived = any(one.archives is not None for one in self._laid_out)
         notes += extensions.notes(inputs, of_folder=of_folder, archived=archived)
         labelled = any(one.layout.labels is not None for one in self._laid_out)
         yield ListingPart(notes=notes, facts=InputFacts(split_source=splits, labelled=labelled))
