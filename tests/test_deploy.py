@@ -1,7 +1,9 @@
 """Files in deploy/ work as their comments say."""
 
+import configparser
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -12,10 +14,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from recordmill.pipelines.commands.flink_commands import PoolConfig
+from recordmill.pipelines.options.arguments import command_line
+from recordmill.runners.workers.pool import PORT
 from tests.paths import ROOT
 
 SCRIPT = ROOT / "deploy" / "cron" / "recordmill-nightly"
 CRONJOB = ROOT / "deploy" / "kubernetes" / "cronjob.yaml"
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 ENTRYPOINT = ROOT / "deploy" / "container" / "entrypoint"
 
 
@@ -172,6 +178,44 @@ def test_the_cronjob_is_valid():
     # A run reuses the datasets of earlier nights.
     places = dict(re.findall(r'--(output|reuse) "(\S+?/[^"]+)"', cronjob_line()))
     assert places["reuse"] == f"{places['output'].rpartition('/')[0]}/*"
+
+
+def sections(unit: pathlib.Path) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=True)
+    parser.optionxform = str
+    parser.read_string(unit.read_text())
+    return parser
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_knows_the_units(unit, tmp_path):
+    service = sections(unit)["Service"]
+    wanted = {"User", "EnvironmentFile", "ExecStart", "Restart", "MemoryMax"}
+    assert wanted <= service.keys()
+    assert service["Restart"] == "always"
+    assert service["User"] != "root"
+    if verifier := shutil.which("systemd-analyze"):
+        program = service["ExecStart"].split()[0]
+        text = unit.read_text().replace(f"ExecStart={program}", "ExecStart=/bin/true")
+        (tmp_path / unit.name).write_text(text)
+        for other in UNITS:  # that it names
+            if other != unit:
+                (tmp_path / other.name).write_text("[Service]\nExecStart=/bin/true\n")
+        result = subprocess.run(
+            [verifier, "verify", "--man=no", tmp_path / unit.name],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        said = [line for line in result.stderr.splitlines() if str(tmp_path) in line]
+        assert (result.returncode, said) == (0, [])
+
+
+def test_the_unit_of_the_pool_has_valid_options():
+    (unit,) = (unit for unit in UNITS if unit.name == "recordmill-worker-pool.service")
+    program, command, *flags = sections(unit)["Service"]["ExecStart"].split()
+    assert (program.rpartition("/")[2], command) == ("recordmill", "worker-pool")
+    config = command_line.parse(PoolConfig, flags, prog=command).config
+    assert isinstance(config, PoolConfig)
+    assert (config.port, config.host) == (PORT, "127.0.0.1")
 
 
 def test_the_container_tells_workers_from_commands(tmp_path):

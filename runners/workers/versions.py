@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 from collections.abc import Mapping
@@ -14,7 +15,8 @@ OPTION = "recordmill_versions"
 """Name of the pipeline option that carries the submitter's versions to the workers."""
 
 
-def installed() -> dict[str, str]:
+@functools.cache  # a pool whose packages are replaced still runs the code that it has imported
+def installed() -> Mapping[str, str]:
     """Return {name: version} of what must be equal on both sides to unpickle a pipeline."""
     return {
         "recordmill": metadata.version("recordmill"),

@@ -221,6 +221,22 @@ def test_the_process_of_a_failed_bundle_runs_no_other_worker(pool):
     runner.end()
 
 
+def test_a_pool_reports_the_version_of_the_code_that_it_runs(tmp_path, monkeypatch):
+    versions.installed()
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    monkeypatch.syspath_prepend(packages)
+    runner = Runner()
+    with (tmp_path / "log").open("wb") as log, WorkerPool(log=log) as pool:
+        first = process_of_a_worker(pool, runner, "a")
+        new = packages / "recordmill-9.9.dist-info"
+        new.mkdir()
+        (new / "METADATA").write_text("Metadata-Version: 2.1\nName: recordmill\nVersion: 9.9\n")
+        assert process_of_a_worker(pool, runner, "b") != first
+    runner.end()
+    assert "9.9" not in (tmp_path / "log").read_text()
+
+
 class ClosingRunner(Runner):
     """Cancels the control stream, as Beam's runner does."""
 
