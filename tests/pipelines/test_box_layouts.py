@@ -521,6 +521,21 @@ def test_a_file_without_a_split_beside_files_of_splits_is_refused(whole, tmp_pat
     assert f"{place}: files of several splits name '0.png', and the name of this file" in error
 
 
+def test_texts_of_yolo_without_boxes_or_an_image_are_left_out_with_a_note(tmp_path):
+    files = {"images/0.png": "", "labels/0.txt": line(0, 10, 6, 30, 24), "classes.txt": "cat\n"}
+    files |= {"captions.txt": "image,caption\n0.png,a cat\n", "labels/notes.txt": "\ufefffree text"}
+    root = put(tmp_path / "in", files)
+    given = ("--input", root, "--annotations", root, "--splits", "train=1", *_WHOLE)
+    made = make(tmp_path / "out", *given)
+    assert found(made)[0] == {"images/0.png": [("cat", (10, 6, 30, 24))]}
+    notes = [note for note in made.manifest.notes if note.code == "annotations"]
+    text = "2 texts in in hold no annotations, match no image and were not read:"
+    assert notes == [f"{text} 'captions.txt', 'labels/notes.txt'"]
+    put(root, {"labels/named.txt": "cat 0.5 0.5 0.1 0.1", "labels/numbers.txt": "0 1"})
+    made = make(tmp_path / "more", *given, "--max-reject-fraction", 1)
+    assert {*details(made)} == {"labels/named", "labels/numbers"}
+
+
 def test_numbers_of_coco_may_be_text(tmp_path):
     document = coco(["0.png", "1.png"], [(0, 0, ["10", "6", "20.0", "18"]), (1, 1, [1, 1, 2, 2])])
     document["images"][0] |= {"id": "7", "width": "100", "height": "60"}

@@ -129,7 +129,8 @@ class AnnotatedFiles:
             raise ConfigError(self._no_match_message(matcher))
         why = f"{self.where} names it, but no image has a path that ends with this name"
         allowed = f"; {self.wording.absent} allows this" if self.wording.absent else ""
-        absent = matcher.unused()
+        others = annotations.other_files(matcher.unused())
+        absent = [name for name in matcher.unused() if name not in others]
         unmatched = [
             Reject(name, "read", Reason.MISSING, why + (matcher.near_image(name) or allowed))
             for name in (absent if self.absent == "reject" else ())
@@ -142,6 +143,7 @@ class AnnotatedFiles:
         notes += [*objects.notes(self.where), *matcher.form_notes("annotations")]
         notes += self._blank_notes(matcher)
         notes += self._absent_notes(absent if dropped else ())
+        notes += self._other_notes([*others.values()])
         if annotations.declared_splits and not self.splits_given:
             images = itertools.chain.from_iterable(map(_folders_of, found))
             notes += declared_notes(annotations.declared_splits, images)
@@ -179,6 +181,16 @@ class AnnotatedFiles:
             text += f" {'is' if len(absent) == 1 else 'are'} not in the input were dropped"
             more = ", ..." if len(absent) > _SHOWN else ""
             yield Note("annotations", f"{text}: {_quoted(absent[:_SHOWN])}{more}")
+
+    def _other_notes(self, files: Sequence[str]) -> Iterator[Note]:
+        """Yield a note on files without annotations that match no image."""
+        if files:
+            one = len(files) == 1
+            verbs = ("holds", "matches", "was") if one else ("hold", "match", "were")
+            text = f"{count_of(len(files), 'text')} in {self.where} {verbs[0]} no"
+            text += f" {self.wording.noun}, {verbs[1]} no image and {verbs[2]} not read"
+            more = ", ..." if len(files) > _SHOWN else ""
+            yield Note("annotations", f"{text}: {_quoted(files[:_SHOWN])}{more}")
 
     def _matcher(self, annotations: AnnotationReader) -> PathMatcher[AnnotationReader]:
         return PathMatcher(annotations, f"{self.wording.option} {self.where}", self.wording.noun)

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from recordmill.errors import ConfigError
-from recordmill.format.file_content import HEAD, identify
+from recordmill.format.file_content import HEAD
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
-from recordmill.transforms.sources.annotations.formats.annotation_files import format_by_key
+from recordmill.transforms.sources.annotations.formats.annotation_files import (
+    format_by_key,
+    is_prose,
+)
 from recordmill.transforms.sources.annotations.formats.box_tables import holds_boxes
 from recordmill.transforms.sources.annotations.formats.captions import holds_captions
 from recordmill.transforms.sources.annotations.formats.coco import has_boxes_or_captions, is_coco
@@ -30,7 +33,6 @@ AnnotationFormat = Literal[
     "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"
 ]
 _RARE = 0.1  # ratio of files of another format to annotations of images that is ignored
-_WORD = 64  # bytes at the beginning of a text
 _OF_FOLDER = 5  # texts, or XML files, that are opened in each folder
 _IN_ALL = 20  # texts, or XML files, or files of LabelMe, that are opened
 _LOOKED_AT = 100  # JSON and CSV files of a folder that are opened to find its format
@@ -255,9 +257,4 @@ def _holds_yolo(file: Location) -> bool:
 
 
 def _is_prose(file: Location) -> bool:
-    """Return whether a text begins with a word instead of a number, unlike files of YOLO."""
-    head = _head(file)
-    if identify(head) is not None:  # the reader names the content
-        return False
-    words = head[:_WORD].decode("utf-8", "replace").split()
-    return bool(words) and not words[0][0].isdigit() and words[0][0] not in "+-."
+    return is_prose(_head(file))

@@ -66,6 +66,7 @@ _KNOWN = frozenset(
     )
 )
 _FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}
+_WORD = 64  # bytes at the beginning of a text
 _DEPTH = 64  # maximum depth of XML elements
 _DIGITS = 10  # maximum number of digits of a side
 _ELLIPSE = 64  # corners of the polygon in place of an ellipse
@@ -251,6 +252,14 @@ def _annotation_end(key: str) -> str | None:
         return None
     lower = name.lower()
     return next((end for end in (*_FORMATS, ".json") if lower.endswith(end)), None)
+
+
+def is_prose(head: bytes) -> bool:
+    """Return whether a text begins with a word instead of a number, unlike files of YOLO."""
+    if identify(head) is not None:  # the reader names the content
+        return False
+    words = head[:_WORD].decode("utf-8-sig", "replace").split()
+    return bool(words) and not words[0][0].isdigit() and words[0][0] not in "+-."
 
 
 class ListedAnnotations(NamedTuple):

@@ -70,6 +70,14 @@ class AnnotationReader(abc.ABC):
         """Return the classes, once all annotations have been read; empty without classes."""
         return self.classes
 
+    def other_files(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return {name: key of its file} of those that hold something else, such as prose.
+
+        Args:
+          names: Names without an image.
+        """
+        return {}
+
     def remarks(self) -> Sequence[str | Note]:
         """Return the notes, once all annotations have been read."""
         return self.notes

@@ -9,6 +9,7 @@ Sources: https://docs.ultralytics.com/datasets/detect, /segment, /obb and /pose.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -18,12 +19,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, RecordError
 from recordmill.format.split_names import canonical_split
 from recordmill.notes import LeftUnread
 from recordmill.option_files import parse_names
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, MissingError
+from recordmill.storage.input_files import read_file
 from recordmill.strict_json import to_text
 from recordmill.transforms.model.annotations import (
     KEYPOINTS,
@@ -37,6 +39,7 @@ from recordmill.transforms.sources.annotations.formats.annotation_files import (
     fractions_message,
     is_digits,
     is_out_of_range,
+    is_prose,
     list_annotations,
     parse_numbers,
 )
@@ -54,6 +57,8 @@ _HAS_NAMES = re.compile(r"^[{ ]*names\s*:", re.MULTILINE)
 _HAS_SPLITS = re.compile(r"^[{ ]*(train|val|valid|validation|test)\s*:", re.MULTILINE)
 _KEYPOINTS = re.compile(r"^[{ ]*kpt_shape\s*:", re.MULTILINE)
 _FAR = 1  # widths and heights by which a keypoint may be outside of its image
+_LINE = re.compile(rb"(\xef\xbb\xbf)?\s*\S+([ \t]+[-+.\deE]+){4}")  # also with the name of a class
+_LOOKED_AT = 100  # files without an image that are opened
 _BOX = 4  # numbers of a box
 
 
@@ -121,6 +126,17 @@ class YoloReader(AnnotationFolder):
     def more(self) -> Sequence[pa.Field]:
         of_pose = () if self.pose is None else (KEYPOINTS,)
         return (*((SEGMENTATION,) if self.polygons else ()), *of_pose)
+
+    def other_files(self, names: Sequence[str]) -> Mapping[str, str]:
+        wanted = {*names[:_LOOKED_AT]}
+        found: dict[str, str] = {}
+        for name, file in zip(self.names, self.files, strict=True):
+            if name in wanted:
+                with contextlib.suppress(RecordError):
+                    data = read_file(file.path, size=file.size, mtime=file.mtime)
+                    is_other = is_prose(data) and not _LINE.match(data)
+                    found |= {name: file.key} if is_other else {}
+        return found
 
     def parse(
         self, data: bytes, row: int, objects: ObjectCollector, *, key: str, unread: LeftUnread
