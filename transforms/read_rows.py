@@ -161,7 +161,7 @@ class ReadText(_ReadRows):
         only column without another role.
       text_columns: Columns with the texts of a record, if it has several; they keep their names.
       path_column: Column of a listing with the path of a text file. Default: a usual name, such as
-        `path`, if its first values are text files.
+        `path`, if most of its first values are text files.
       path_template: Path of a text file with columns of a listing in braces, such as `{id}.txt`.
       input_root: Folder that paths in a listing are relative to. Default: the folder of the
         listing.

@@ -48,7 +48,7 @@ from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
           "tweet", "description", "title", "comment_text")  # fmt: skip
 _KEYS = re.compile(r"(.*[_ ])?(id|ids|uuid|guid|key|index)", re.IGNORECASE)
-_PROBED = 3  # values that may all be names of files
+_PROBED = 100  # values, most of which may be names of files
 _LONGEST = 1024  # characters of the name of a file
 _BEGINNING = 1 << 16  # bytes of a table in which paths are looked for
 
@@ -166,7 +166,7 @@ class TextRows(RecordRows):
                 yield Note("text-column", text)
 
     def _named_file(self, parts: Parts, column: str) -> str | None:
-        """Return the first value of a column if its first values are paths of local files.
+        """Return the first path in a column if most of its first values are paths of local files.
 
         Paths are relative to the folder of the table, or to an input.
         """
@@ -227,8 +227,8 @@ class TextRows(RecordRows):
 def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) -> str | None:
     """Return the column of a table that lists text files; None if it holds texts, or neither.
 
-    The column has a usual name of paths, its first values are paths of text files, and no column
-    has a usual name of texts.
+    The column has a usual name of paths, most of its first values are paths of text files, and no
+    column has a usual name of texts.
 
     Args:
       file: The table.
@@ -253,7 +253,7 @@ def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) ->
 def _first_path(
     file: RowFile, section: FileSection, column: str, folders: Iterable[Location]
 ) -> str | None:
-    """Return the first value of a column if its first values are paths of local files.
+    """Return the first path of a file in a column if most of its first values are such paths.
 
     Args:
       file: A table.
@@ -266,9 +266,8 @@ def _first_path(
     values = [] if rows is None else rows.columns[column].drop_null()[:_PROBED].to_pylist()
     texts = [value for value in values if isinstance(value, str)]
     places = [one.local_path for one in folders if one.is_local]
-    if texts and all(any(_is_file(one, text) for one in places) for text in texts):
-        return texts[0]
-    return None
+    found = [text for text in texts if any(_is_file(one, text) for one in places)]
+    return found[0] if 2 * len(found) > len(texts) else None
 
 
 def _is_file(folder: str, name: str) -> bool:
