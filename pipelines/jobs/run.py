@@ -80,7 +80,11 @@ def run(
         )
         on_flink = _on_flink(config, job, view, beam_options, prog)
 
+    has_begun = False
+
     def run_pipeline(road: Road) -> None:
+        nonlocal has_begun
+        has_begun = True
         if on_flink is None:
             run_here(road.build, workers=process_count(config.workers), checks=False)
             return
@@ -99,15 +103,20 @@ def run(
         with _recorded(job, on_flink):
             on_flink.follow(running.job)
 
-    with exit_on_signals(watcher, on_flink, prog), watcher:
-        outcome = job.run(
-            run_pipeline,
-            on_listed=progress.listed,
-            on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
-            follow=follow,
-            is_running=functools.partial(_is_running, on_flink),
-            private=on_flink is None or on_flink.is_private,
-        )
+    try:
+        with exit_on_signals(watcher, on_flink, prog), watcher:
+            outcome = job.run(
+                run_pipeline,
+                on_listed=progress.listed,
+                on_interpreted=(lambda facts: None) if config.quiet else _print_interpretation,
+                follow=follow,
+                is_running=functools.partial(_is_running, on_flink),
+                private=on_flink is None or on_flink.is_private,
+            )
+    except StorageError as error:
+        if not has_begun:
+            raise
+        raise StorageError(str(error)) from error  # the configuration was good for the job
     if outcome.status in ("published", "unchanged", "described"):
         standard_streams.make_stdout_optional()
     if outcome.leftovers:

@@ -66,6 +66,7 @@ class Claim:
     def __init__(self, folder: Location) -> None:
         self.place = folder / f"{PREFIX}{uuid.uuid4().hex}.json"
         self._lock = threading.Lock()
+        self._is_written = False
         self._ended = False
 
     @property
@@ -79,13 +80,18 @@ class Claim:
         with self._lock:
             if not self._ended:
                 self.place.write_bytes(content)
+                self._is_written = True
 
     def end(self) -> None:
         """Withdraw the claim for good."""
         with self._lock:
             if not self._ended:
                 self._ended = True
-                _withdraw(self.place)
+                if self._is_written:
+                    _withdraw(self.place)
+                else:  # the store may have it although the write failed, which is the error
+                    with contextlib.suppress(StorageError):
+                        self.place.delete(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,18 @@ _CREDENTIALS, _CONFIG = "~/.aws/credentials", "~/.aws/config"
 # Settings of a profile with which the SDK itself gets keys.
 _OF_THE_SDK = ("credential_process", "role_arn", "source_profile", "sso_", "web_identity_token")
 
+# Sources of keys: variables and files. A role of the machine has neither.
+_SOURCES = (
+    *("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+)
+
+
+def has_keys() -> bool:
+    """Return whether this process finds credentials, other than a role of the machine."""
+    files = map(os.path.expanduser, (_CREDENTIALS, _CONFIG))
+    return any(map(os.environ.get, _SOURCES)) or any(map(os.path.exists, files))
+
 
 def key_options(variables: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the credential arguments of `obstore.store.S3Store`.

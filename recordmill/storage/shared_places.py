@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Mapping
 
 from recordmill.errors import StorageError
 from recordmill.storage.files import Location, shown
+from recordmill.storage.s3_keys import has_keys
 from recordmill.storage.storage_errors import PathError, short_cause
-
-# Variables and files from which clients of S3 take credentials. A role of the machine has neither.
-_S3_VARIABLES = (
-    *("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
-)
-_DENIED = re.compile("AWS Error (INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE)")
-_S3_FILES = ("~/.aws/credentials", "~/.aws/config")
 
 
 def find_unreachable(places: Mapping[str, str]) -> str | None:
@@ -69,9 +61,9 @@ def _store_problem(location: Location) -> str | None:
     try:
         location.exists()
     except StorageError as error:
-        if not (isinstance(error, PathError) or _DENIED.search(str(error.__cause__))):
+        if not isinstance(error, PathError):
             return None
-        if location.root.startswith("s3://") and not _has_s3_credentials():
+        if location.root.startswith("s3://") and not has_keys():
             return (
                 f"the worker on {here} has no credentials for {shown(location)}: set them where its"
                 " worker pool starts, such as AWS_ACCESS_KEY_ID or AWS_PROFILE"
@@ -82,8 +74,3 @@ def _store_problem(location: Location) -> str | None:
             " credentials of its worker pool, and the policy of the store"
         )
     return None
-
-
-def _has_s3_credentials() -> bool:
-    files = map(os.path.expanduser, _S3_FILES)
-    return any(map(os.environ.get, _S3_VARIABLES)) or any(map(os.path.exists, files))

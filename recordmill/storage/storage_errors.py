@@ -12,13 +12,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
 from recordmill.errors import RunError, StorageError
 from recordmill.storage.machine_faults import ADVICE, AGAIN
 from recordmill.storage.redaction import shown
+from recordmill.storage.s3_keys import has_keys
 
 T = TypeVar("T")
 
@@ -58,6 +59,10 @@ OUTAGE_PAUSES = (4.0, 8.0)  # seconds before further retries of reads of input f
 # An answer of success that cannot be parsed, such as a listing that was cut.
 _UNREADABLE = re.compile(r"AWS Error UNKNOWN \(HTTP status (-1|200)\)")
 _AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
+_DENIED = re.compile(
+    "AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE)"
+)
+_NO_BUCKET = "AWS Error NO_SUCH_BUCKET"
 _AWS_CODES = {
     "ACCESS_DENIED": errno.EACCES,
     "NO_SUCH_BUCKET": errno.ENOENT,
@@ -74,6 +79,18 @@ class MissingError(PathError):
     """A file or folder does not exist."""
 
 
+class DeniedError(PathError):
+    """A store denies the access. Before a job that is bad configuration, so it has exit code 2."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class NoBucketError(MissingError):
+    """A store has no such bucket. It has exit code 2, as `DeniedError`."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class ChangedInputError(RunError):
     """An input file changed after it was listed."""
 
@@ -84,7 +101,8 @@ def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
 
     Raises:
       MissingError: the file or folder does not exist.
-      PathError: there is no file or folder of use, such as one without permission.
+      PathError: there is no file or folder of use, such as one without permission (`DeniedError`
+        in a store).
       StorageError: any other error.
     """
     try:
@@ -95,6 +113,19 @@ def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
         kind = PathError if code in _OF_PATHS else StorageError
         if code == errno.ENOENT:
             kind = MissingError
+        if _NO_BUCKET in str(error):
+            kind = NoBucketError
+            why, advice = "the store has no such bucket", f"check its name, or create it, {AGAIN}"
+        elif _DENIED.search(str(error)):
+            kind = DeniedError
+            if str(place).startswith("s3://") and not has_keys():
+                why = "this command has no credentials"
+                advice = (
+                    "set them, such as AWS_ACCESS_KEY_ID or AWS_PROFILE, or check the role of this"
+                    f" machine, {AGAIN}"
+                )
+            elif code not in ADVICE:
+                advice = f"check the credentials, {AGAIN}"
         raise kind(f"cannot {doing} {shown(place)}: {why}; {advice}") from error
 
 

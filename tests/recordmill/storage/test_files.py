@@ -310,7 +310,7 @@ def test_storage_errors_say_what_to_do(
     ("said", "why"),
     [
         ("AWS Error ACCESS_DENIED during PutObject: long talk", "permission denied"),
-        ("AWS Error NO_SUCH_BUCKET during PutObject", "it or its folder does not exist"),
+        ("AWS Error NO_SUCH_BUCKET during PutObject", "the store has no such bucket; check"),
         ("AWS Error SLOW_DOWN during PutObject", "the store reports 'slow down'"),
         ("Unable to load libjvm\ndlopen: a\ndlopen: b", "Unable to load libjvm;"),
     ],

@@ -192,6 +192,18 @@ def test_an_image_that_may_not_be_read_fails_the_run(s3, capfd):
     assert (Location.parse(s3("out-guarded")) / "rejects.jsonl").read_bytes() == b""
 
 
+def test_a_bucket_that_does_not_exist(s3, source, capfd):
+    """There is no second message about the claim, which was not written."""
+    out = s3("out").replace("://bucket/", "://other/")
+    assert images("--input", source, "--output", out, *HOW) == 2
+    said = capfd.readouterr().err
+    assert re.fullmatch(
+        r"\S+ images: error: cannot write s3://other/\S+: the store has no such bucket; check its"
+        " name, or create it, then run the same command again\n",
+        said,
+    )
+
+
 @pytest.mark.long
 def test_two_at_once_exclude_each_other(s3, source, local, capfd):
     """And the next makes the dataset of a folder, although it keeps little in memory."""
