@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
+_FEWEST = 2  # delimiters between three levels
 _IGNORE = "ignore"  # name of colours without a class
+_DIGITS = re.compile(r"[0-9]{1,6}")
+_FORMS = (
+    "the colours may be three columns of numbers, before or after the names, in a text or CSV file,"
+    " with or without a header such as id,name,r,g,b, or CVAT's NAME:R,G,B::"
+)
 _NUMBER = re.compile(r"\d{1,3}")
 _OF_CVAT = re.compile(r"(?P<name>[^:]+):(?P<levels>\d+,\d+,\d+):[^:]*:[^:]*")  # labelmap.txt
-_LEVELS = re.compile(r"[\d.]+[\s,]+[\d.]+[\s,]+[\d.]+")  # right or wrong, no header has them
+_LEVELS = re.compile(r"[\d.]+[\s,;]+[\d.]+[\s,;]+[\d.]+")  # right or wrong, no header has them
 
 # Names of columns in a header.
 _LEVEL_NAMES = (("r", "red"), ("g", "green"), ("b", "blue"))
@@ -40,19 +46,20 @@ class MaskColours:
 def parse_colours(text: str) -> MaskColours:
     """Parse a line of three levels and optionally a name, on either side, for each class.
 
-    Spaces, tabs or commas separate them. A first line without levels is a header: one that names
-    columns of red, green and blue gives their order, and may name columns of ids, which must number
-    the classes from 0 or 1. The name `ignore` stands for colours without a class. Lines
+    Spaces, tabs, commas or semicolons separate them. A first line without levels is a header: one
+    that names columns of red, green and blue gives their order, and may name columns of ids, which
+    must number the classes from 0 or 1. The name `ignore` stands for colours without a class. Lines
     NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
 
     Raises:
-        ValueError: a line does not have three levels or is ambiguous, a colour is repeated, ids do
-          not follow the order of the lines, or only some have names.
+        ValueError: a line does not have three levels or is ambiguous, a colour is repeated, ids
+          have a gap, or only some have names.
     """
     colours: list[tuple[int, int, int]] = []
     ignored: list[tuple[int, int, int]] = []
     names: list[str] = []
     ids: list[str] = []
+    lines: list[int] = []
     header = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -63,7 +70,8 @@ def parse_colours(text: str) -> MaskColours:
         found = _parse_line(line) if header is None else header.read(line)
         if found is None:
             raise ValueError(
-                f"expected R G B NAME with levels from 0 to 255, line {number} is {line[:60]!r}"
+                f"expected R G B NAME with levels from 0 to 255, line {number} is {line[:60]!r};"
+                f" {_FORMS}"
             )
         colour, name, id_ = found
         if colour in (*colours, *ignored):
@@ -74,27 +82,33 @@ def parse_colours(text: str) -> MaskColours:
             colours.append(colour)
             names.append(name)
             ids.append(id_)
-            _check_id(ids, number)
+            lines.append(number)
     if not colours:
         raise ValueError("expected a line R G B NAME for each class, found none")
     if any(names) and not all(names):
         raise ValueError(f"the class {names.index('')} has no name, but others have")
+    order = _order_of(ids, lines)
     return MaskColours(
-        colours=tuple(colours),
+        colours=tuple(colours[at] for at in order),
         ignored=tuple(ignored),
-        names=tuple(names) if all(names) else (),
+        names=tuple(names[at] for at in order) if all(names) else (),
     )
 
 
-def _check_id(ids: list[str], line: int) -> None:
-    """Check the last of the ids in a file, "" without one. Raises ValueError."""
-    first, last = ids[0], ids[-1]
-    expected = len(ids) - 1 + (first == "1")
-    if (first or last) and last != str(expected):
-        raise ValueError(
-            f"line {line} has the id {last!r} instead of {expected}, but classes are numbered in"
-            " the order of the lines: add lines for the missing ids, or remove the column"
-        )
+def _order_of(ids: Sequence[str], lines: Sequence[int]) -> Sequence[int]:
+    """Return the rows in the order of their ids, "" without one. Raises ValueError."""
+    if not any(ids):
+        return range(len(ids))
+    numbers = [int(one) if _DIGITS.fullmatch(one) else -1 for one in ids]
+    order = sorted(range(len(ids)), key=numbers.__getitem__)
+    for expected, at in enumerate(order, start=int(numbers[order[0]] == 1)):
+        if numbers[at] != expected:
+            raise ValueError(
+                f"line {lines[at]} has the id {ids[at]!r} instead of {expected}, but ids count from"
+                " 0 or 1 without gaps: add lines for the missing ids, or remove the column to"
+                " number the classes in the order of the lines"
+            )
+    return order
 
 
 class _Header(NamedTuple):
@@ -135,7 +149,7 @@ class _Header(NamedTuple):
         fields = _fields(line)
         more = len(fields) - self.width
         name, id_ = self.name, self.id
-        if more > 0 and name == 0 and "," not in line and not fields[0].isdigit():
+        if more > 0 and name == 0 and _delimiter_of(line) is None and not fields[0].isdigit():
             fields[: more + 1] = [" ".join(fields[: more + 1])]
         elif more > 0 and name is not None and name < min(self.levels) and id_ is None:
             name, id_ = None, name
@@ -170,11 +184,17 @@ def _parse_line(line: str) -> tuple[tuple[int, int, int], str, str] | None:
 
 
 def _fields(line: str) -> list[str]:
-    return [part.strip() for part in line.split("," if "," in line else None)]
+    return [part.strip() for part in line.split(_delimiter_of(line))]
 
 
 def _joined(parts: list[str], line: str) -> str:
-    return ("," if "," in line else " ").join(parts).strip()
+    return (_delimiter_of(line) or " ").join(parts).strip()
+
+
+def _delimiter_of(line: str) -> str | None:
+    """Return what separates the fields of a line, None for white space."""
+    found = (one for one in (",", ";") if line.count(one) >= _FEWEST)
+    return next(found, "," if "," in line else None)
 
 
 def _is_level(text: str) -> bool:

@@ -204,6 +204,8 @@ COLOUR_FILES = {
     "a table": "name,r,g,b\nsky,0,0,0\ncar,255,0,0\ntree,0,255,0\nignore,0,0,255\n",
     "another order": "b,g,r,name\n0,0,0,sky\n0,0,255,car\n0,255,0,tree\n255,0,0,ignore\n",
     "ids": "id,name,r,g,b\n0,sky,0,0,0\n1,car,255,0,0\n2,tree,0,255,0\n7,ignore,0,0,255\n",
+    "any order": "id,r,g,b,name\n2,0,255,0,tree\n0,0,0,0,sky\n1,255,0,0,car\n,0,0,255,ignore\n",
+    "semicolons": "\ufeffClass;R;G;B\r\nsky;0;0;0\r\ncar;255;0;0\r\ntree;0;255;0\nignore;0;0;255",
     "class": "Class\tR G B\n1 0 0 0 sky\n2 255 0 0 car\n3 0 255 0 tree\n4 0 0 255 ignore",
     "no names": "0 0 0\n255 0 0\n0 255 0\n0\t0 255\tignore\n",
 }
@@ -238,6 +240,8 @@ def test_colours_stand_for_classes(kind, tmp_path, capfd):
         ("0 0 0 sky\n1 1 1\n", "the class 1 has no name"),
         ("0,0,0,0,sky\n1,255,0,0,car\n", "'0,0,0,0,sky' has more than three numbers: name the col"),
         ("id,name,r,g,b\n0,sky,0,0,0\n5,car,255,0,0\n", "line 3 has the id '5' instead of 1"),
+        ("id,name,r,g,b\n1,sky,0,0,0\n1,car,255,0,0\n", "line 3 has the id '1' instead of 2"),
+        ("name,color\nsky,#000000\n", "is 'sky,#000000'; the colours may be three columns of num"),
     ],
 )
 def test_files_of_colours_that_are_none(text, message, tmp_path, capfd):
