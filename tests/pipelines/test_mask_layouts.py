@@ -22,6 +22,8 @@ SPLITS = {"train": "train", "val": "validation", "test": "test"}  # {folder: spl
 BY_SPLIT = {
     "camvid": ("{split}/{n}.png", "{split}annot/{n}.png"),
     "words": ("{split}/{n}.jpg", "{split}_masks/{n}.png"),
+    "two-words": ("{split}_images/{n}.jpg", "{split}_masks/{n}.png"),
+    "words-first": ("img-{split}/{n}.jpg", "mask-{split}/{n}.png"),
     "kinds": ("images/{split}/{n}.jpg", "masks/{split}/{n}.png"),
     "kinds-in-splits": ("{split}/images/{n}.jpg", "{split}/masks/{n}.png"),
     "ade": ("images/{split}/{n}.jpg", "annotations/{split}/{n}.png"),
@@ -86,6 +88,7 @@ def test_masks_by_split(tmp_path, layout, place):
     [
         ("camvid", ["trainannot", "valannot", "testannot"]),
         ("camvid", ["*annot"]),
+        ("two-words", ["train_masks", "val_masks", "test_masks"]),
         ("kinds", ["masks"]),
         ("kinds-in-splits", ["*/masks"]),
     ],
@@ -97,6 +100,19 @@ def test_folders_of_masks_may_be_named(tmp_path, layout, masks):
     assert expect_own_masks(made) == 9
     plain = make(tmp_path / "plain", "--input", folder, "--masks", folder, *OPTIONS)
     assert made.manifest.digest == plain.manifest.digest
+
+
+def test_folders_of_images_with_the_name_of_a_split_hold_classes(tmp_path):
+    folder = lay_out(tmp_path / "in", "two-words")
+    for kind in ("images", "masks"):
+        for split in SPLITS:
+            (folder / f"{split}_{kind}").rename(folder / "moved")
+            (folder / f"{split}_{kind}").mkdir()
+            (folder / "moved").rename(folder / f"{split}_{kind}/cat")
+    given = ("--input", folder, "--masks", folder, *OPTIONS)
+    made = make(tmp_path / "out", *given)
+    assert made.manifest.labels == ("cat",)
+    assert [len(made.examples(split)) for split in SPLITS.values()] == [3, 3, 3]
 
 
 def test_masks_beside_several_inputs(tmp_path):

@@ -39,6 +39,7 @@ from recordmill.transforms.sources.folders.role_folders import (
     holds_no_images,
     images_beside_annotations,
     is_image_folder,
+    without_images,
 )
 from recordmill.transforms.sources.folders.unused_splits import (
     IGNORE,
@@ -390,7 +391,7 @@ def _layout_of(
         if key is not None:
             found = {canonical_split(value) for value in key.values}
         elif splits == "folders":
-            found = {canonical_split(name) for name in folders}
+            found = {_split_of(name, rules) for name in folders}
         elif splits != "files":
             raise ConfigError(
                 f"{option_name('input', root.given)} is the split {split}, and"
@@ -456,10 +457,10 @@ def _splits_from(
             return by_path
     if root.file:  # the name of a single file does not assign its records to a split
         return None
-    found = [canonical_split(name) for name in folders]
+    found = [_split_of(name, rules) for name in folders]
     if any(found) and not all(found):
         folders = [name for name in folders if holds_records(name)]
-        found = [canonical_split(name) for name in folders]
+        found = [_split_of(name, rules) for name in folders]
     if any(found):
         if not all(found):
             named, unnamed = divide(folders, found)
@@ -479,6 +480,11 @@ def _splits_from(
             )
         return "folders"
     return None if file_names is None else _files_as_splits(root, file_names())
+
+
+def _split_of(name: str, rules: LayoutRules) -> str | None:
+    """Return the split that the name of a top folder stands for, None if it is no split."""
+    return canonical_split(without_images(name) if rules.with_masks else name)
 
 
 def _splits_below_images(

@@ -3,6 +3,7 @@
 images/train masks/train           a folder for each, with the same subfolders
 train/images train/masks           the same in the folder of each split
 train trainannot                   the name of the other folder, and a word for masks
+train_images train_masks           the name of a split, and a word for each
 JPEGImages SegmentationClass       Pascal VOC
 leftImg8bit gtFine                 Cityscapes
 """
@@ -21,6 +22,10 @@ _FORMAT = r"([-_ ]?(png|jpe?g|tiff?|bmp))?"
 _IMAGES = re.compile(
     rf"(((original|raw|source|input)[-_ ]?)?images?|imgs?|jpegimages|leftimg8bit|default){_FORMAT}",
     re.IGNORECASE,
+)
+# The same with a split: train_images, images-train.
+_SPLIT_IMAGES = re.compile(
+    rf"(?P<of>.+?)[-_ ]?(images?|imgs?){_FORMAT}|(images?|imgs?)[-_ ](?P<behind>.+)", re.IGNORECASE
 )
 _WORDS = (
     "annot(ation)?s?|((semantic|segmentation)[-_ ]?)?(masks?|labels?)|gt|gtfine|gtcoarse"
@@ -105,6 +110,19 @@ def folder_of_images(path: str) -> str | None:
 
 
 def without_image_folders(path: str) -> str:
-    """Return a path without folders such as `images`."""
+    """Return a path without folders such as `images`; `train_images` becomes `train`."""
     *folders, name = path.split("/")
-    return "/".join([*(one for one in folders if not is_image_folder(one)), name])
+    return "/".join([*filter(None, map(without_images, folders)), name])
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def without_images(name: str) -> str:
+    """Return the name of a folder of images without its word for images: `train_images` is `train`.
+
+    The name of another folder stays.
+    """
+    if is_image_folder(name):
+        return ""
+    found = _SPLIT_IMAGES.fullmatch(name)
+    of = (found["of"] or found["behind"]) if found is not None else ""
+    return of if of and canonical_split(of) is not None else name
