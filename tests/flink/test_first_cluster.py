@@ -26,7 +26,7 @@ def test_the_steps_run(tmp_path):
     result = subprocess.run(
         [*ISOLATED, *mapped, "bash", script],
         cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False,
-        stdin=subprocess.DEVNULL, env=os.environ | {"FLINK_PID_DIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     assert "the digests are equal" in result.stdout
