@@ -1,6 +1,7 @@
 """The shape of an input is recognised by names and contents, for every data type."""
 
 import pathlib
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,7 +64,7 @@ TEXTS = {
     "x.csv": "values",
     "x.csv.gz": "values",
     "a/x.jsonl": "values",
-    "1.txt x.tsv": "values",
+    "README.txt x.tsv": "values",
     "x.parquet": "values",
     "x.tfrecord": "values",
     "_hidden.csv 1.txt": "document",
@@ -148,6 +149,29 @@ def test_tables_that_list_text_files(header, row, options, column, tmp_path):
     assert shape_of_texts(inputs, RowFormat(), by_path=True) == ("table", "named", None)
     with pytest.raises(ConfigError, match="expected a listing, which is one table"):
         shape_of_texts(Inputs.of(f"{tmp_path}/*.csv"), RowFormat(), by_path=True)
+
+
+@pytest.mark.parametrize(
+    ("folder", "header", "advice"),
+    [
+        ("docs/", "file,label", "--input {0}/list.csv --input-root {0}/docs reads the files that"),
+        ("", "file,label", "--input {0}/list.csv reads the files that it lists"),
+        ("", "doc,label", None),
+    ],
+)
+def test_listings_beside_their_text_files(folder, header, advice, tmp_path):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "1.txt").write_text("a")
+    (tmp_path / "list.csv").write_text(f"{header}\n1.txt,a\n")
+    inputs = Inputs.of(str(tmp_path))
+    if advice is None:
+        assert shape_of_texts(inputs, RowFormat()).payload == "values"
+        return
+    with pytest.raises(ConfigError, match=re.escape(advice.format(tmp_path))):
+        shape_of_texts(inputs, RowFormat())
+    (tmp_path / folder / "1.txt").rename(tmp_path / folder / "README.txt")
+    assert shape_of_texts(inputs, RowFormat()).payload == "values"
+    assert shape_of_texts(inputs, RowFormat(format="csv")).payload == "values"
 
 
 def test_text_files_hold_documents_by_line(tmp_path):

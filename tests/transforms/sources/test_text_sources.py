@@ -686,6 +686,28 @@ def test_a_truncated_compressed_file_fails_the_job(tmp_path: pathlib.Path) -> No
             "the column 'Filename' is named like a column of paths, and it does not hold names of",
         ),
         (
+            {"in/a.csv": "filename,label,split,group,n\n1.txt,x,train,g,1\n"},
+            {},
+            "does not hold names of text files beside the table: --input-root names the folder of"
+            " the files; if another column ('group', 'n') holds the texts, name it with --text-col",
+        ),
+        (
+            {"in/a.csv.gz": gzip.compress(b"file,label,n\n1.txt,x,1\n"), "in/1.txt": "a"},
+            {"input": "in/a.csv.gz"},
+            "the column 'file' holds names of files, such as 1.txt: --path-column file reads these",
+        ),
+        (
+            {f"in/{name}.csv": "file,label\n../1.txt,x\n" for name in ("train", "test")}
+            | {"1.txt": "a"},
+            {},
+            "such as ../1.txt: --input test={0}/in/test.csv --input train={0}/in/train.csv reads",
+        ),
+        (
+            {f"in/{name}.csv": "doc,label\n../1.txt,x\n" for name in "abcde"} | {"1.txt": "a"},
+            {},
+            "--input {0}/in/c.csv --input {0}/in/d.csv ... --path-column doc reads these files; if",
+        ),
+        (
             {"in/a.csv": "doc_id,label\n1,x\n"},
             {},
             "the column 'doc_id' is named like a column of keys: if the keys name files, --path",

@@ -15,8 +15,12 @@ from recordmill.transforms.model.usual_columns import PATHS
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots
 from recordmill.transforms.sources.files.other_kinds import is_archive, is_tfrecord_name
-from recordmill.transforms.sources.files.skipped_names import skipped_among_rows
+from recordmill.transforms.sources.files.skipped_names import (
+    is_project_text,
+    skipped_among_rows,
+)
 from recordmill.transforms.sources.files.walks import File
+from recordmill.transforms.sources.folders.companions import CompanionFinder
 from recordmill.transforms.sources.folders.folders import list_files, may_be
 from recordmill.transforms.sources.media.media_column import FORMATS, find_media_column
 from recordmill.transforms.sources.row_formats.open_rows import open_rows
@@ -124,6 +128,8 @@ def shape_of_texts(
         zipped = is_zip(name) and format_of(name[: -len(".zip")]) not in (None, "lines")
         is_text = by_line and root.file and format_of(name) == "lines" and not compression_of(name)
         is_table = not root.archive and not is_text and (root.file or _holds_rows(root))
+        if is_table and root.is_folder and format.format == "auto" and not of_texts:
+            _refuse_listing_beside_texts(inputs, root)
         if format.format != "auto" or zipped or is_table:
             return Shape("table", "values")
         return Shape("file", "document")
@@ -199,6 +205,25 @@ def _content(root: InputRoot, leave_out: Collection[str]) -> _Content:
     if not only_tables:
         return _Content("self")
     return _Content("self", first, None if found else first or listing)
+
+
+def _refuse_listing_beside_texts(inputs: Inputs, root: InputRoot) -> None:
+    """Raise ConfigError if a folder holds text files and a table with a column of paths."""
+    tables = CompanionFinder(inputs, ("tables",))
+    text = ""
+    found = list_files(root, depth=0, skip=skipped_among_rows)
+    for one in itertools.islice(found, _SAMPLED_FILES):
+        if isinstance(one, File) and one.size:
+            name = one.key.rpartition("/")[2]
+            if format_of(name) != "lines":
+                tables.skip(root, one)
+            elif not is_project_text(name):
+                text = text or one.key
+    if text and (advice := tables.advice()):
+        raise ConfigError(
+            f"{option_name('input', root.given)} holds text files, such as {text}, and tables"
+            f"{advice}; a pattern, such as *.csv, reads the rows of tables"
+        )
 
 
 def _holds_rows(root: InputRoot) -> bool:

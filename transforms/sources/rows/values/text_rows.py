@@ -17,6 +17,7 @@ from recordmill.job.input_facts import NO_FACTS, ColumnRoles, InputFacts
 from recordmill.notes import Note
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.chat import TURNS_FIELD
 from recordmill.transforms.model.source import Parts
 from recordmill.transforms.model.user_columns import is_list
@@ -24,6 +25,7 @@ from recordmill.transforms.model.usual_columns import PATHS, quoted
 from recordmill.transforms.sources.files.walks import File
 from recordmill.transforms.sources.folders.folders import may_be
 from recordmill.transforms.sources.row_formats.reading.row_file import FileSection, RowFile, Rows
+from recordmill.transforms.sources.row_formats.reading.row_format import compression_of
 from recordmill.transforms.sources.row_formats.values.column_types import ColumnType, ColumnTypes
 from recordmill.transforms.sources.row_formats.values.nested import columns_of
 from recordmill.transforms.sources.rows.columns.conversations import (
@@ -50,6 +52,7 @@ _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review"
 _KEYS = re.compile(r"(.*[_ ])?(id|ids|uuid|guid|key|index)", re.IGNORECASE)
 _PROBED = 100  # values, most of which may be names of files
 _LONGEST = 1024  # characters of the name of a file
+_NAMED = 4  # files in a message
 _BEGINNING = 1 << 16  # bytes of a table in which paths are looked for
 
 
@@ -93,6 +96,9 @@ class TextRows(RecordRows):
             return dataclasses.replace(roles, main=None)
         if roles.main is None:
             chat = next((name for name in names if name.lower() in USUAL_CHATS), None)
+            paths = _column_of(PATHS, [*roles.user_columns(names)]) if chat is None else None
+            if paths is not None and paths not in of_path:
+                return dataclasses.replace(roles, main=paths)  # `layout` names the option
             also = "" if chat is None else f", or with {option_name('chat_column', chat)}"
             raise ConfigError(
                 f"found no column of texts in {self.input}: expected one of the names"
@@ -131,8 +137,8 @@ class TextRows(RecordRows):
             return dataclasses.replace(layout, notes=(*layout.notes, *unread))
         if file is not None:
             holds = (
-                f"holds names of files, such as {file}: {option_name('path_column', main)} reads"
-                " these files"
+                f"holds names of files, such as {file}: {self._listings(parts, main)} reads these"
+                " files"
             )
         elif main.lower() in PATHS:
             holds = (
@@ -146,11 +152,36 @@ class TextRows(RecordRows):
                 " files"
             )
         if holds:
+            others = [name for name in layout.written.names if name not in layout.from_path]
+            text = f"found no column of texts in {self.input}: the column {main!r} {holds}; if "
+            if others:
+                text += f"another column ({quoted(others)}) holds the texts, name it with"
+                raise ConfigError(f"{text} {option_name('text_column')}")
             raise ConfigError(
-                f"found no column of texts in {self.input}: the column {main!r} {holds}; if"
-                f" {main!r} holds the texts to read, pass {option_name('text_column', main)}"
+                f"{text}{main!r} holds the texts to read, pass {option_name('text_column', main)}"
             )
         return layout
+
+    def _listings(self, parts: Parts, column: str) -> str:
+        """Return the options that read the files named in a column."""
+        roots = [one.root for one in self.row_input.laid_out]
+        given = option_name("path_column", column)
+        if all(root.file for root in roots):
+            return given
+        splits: dict[File, str | None] = {}
+        for part in parts:
+            for file, _, listed in iter_sections(part):
+                splits.setdefault(file, listed[batch.SPLIT])
+        inputs = []
+        for file, split in itertools.islice(splits.items(), _NAMED):
+            path = file.path
+            if len(roots) == 1 and roots[0].is_folder:
+                path = f"{roots[0].given.path.rstrip('/')}/{file.key}"
+            value = path if split is None else f"{split}={path}"
+            inputs.append(f"{option_name('input')} {shlex.quote(value)}")
+        inputs += ["..."] if len(splits) > _NAMED else []
+        usual = column.lower() in PATHS and not any(compression_of(file.key) for file in splits)
+        return " ".join(inputs if usual else [*inputs, given])
 
     def _unread_files(self, parts: Parts, layout: RowLayout) -> Iterator[Note]:
         """Yield a note on a column of paths of text files, which are not read."""
@@ -242,12 +273,18 @@ def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) ->
         names = [*(file.header() or file.column_types(section, None))]
     except ConfigError:
         return None  # the source of rows reports it
-    left = {name.lower(): name for name in reversed(names) if not columns_of(others, [name])}
-    column = next((left[name] for name in PATHS if name in left), None)
-    if column is None or not left.keys().isdisjoint(_TEXTS):
+    left = [name for name in names if not columns_of(others, [name])]
+    column = _column_of(PATHS, left)
+    if column is None or _column_of(_TEXTS, left) is not None:
         return None
     path = _first_path(file, section, column, [folder])
     return None if path is None or not may_be(path, NOT_TEXTS) else column
+
+
+def _column_of(usual: Iterable[str], names: Sequence[str]) -> str | None:
+    """Return the column with the first of some usual names, None without any."""
+    by_name = {name.lower(): name for name in reversed(names)}
+    return next((by_name[name] for name in usual if name in by_name), None)
 
 
 def _first_path(
