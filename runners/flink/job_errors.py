@@ -15,6 +15,14 @@ from recordmill.runners.flink.rest import Cluster, JobStatus, TaskFailure
 _WORKER_ENDED = "StatusRuntimeException"
 _NO_CONNECTION = re.compile(r"Connection refused|[Cc]onnection timed out|No route to host")
 
+# Of Flink: a TaskManager without heartbeats, or whose connection to another one has ended.
+_LOST_MANAGER = re.compile(
+    r"TaskManager with id (\S+?)(?::\d+-[0-9a-f]+)? (?:is no longer reachable|timed out)"
+    r"|remote task manager '([^'/\s]+?)[/:]"
+)
+_NO_ANSWER = re.compile(r"([^\s/:]+)/[0-9a-f.:]+:(\d+)\Z")  # NAME/ADDRESS:PORT
+_GOES_ON = "its tasks go on when it is back, or in free slots of other TaskManagers"
+
 
 class LostJobError(RunError):
     """The job failed because of the cluster; it may succeed if it is submitted again."""
@@ -55,9 +63,19 @@ def failure_cause(failure: TaskFailure, *, pool: str) -> str:
     error = _pool_error(parsed, pool, failure.machine) if pool else None
     if error is not None:
         return error.cause
-    return re.sub(
-        r"\s+", " ", f"{parsed} (on {failure.machine})" if failure.machine else str(parsed)
-    )
+    lost = _cluster_cause(parsed)
+    at = f" (on {failure.machine})" if failure.machine else ""
+    return re.sub(r"\s+", " ", f"{parsed}{at}" if lost is None else f"{lost}{at}: {_GOES_ON}")
+
+
+def _cluster_cause(failure: JobFailure) -> str | None:
+    """Return a sentence about a machine of the cluster that Flink has lost, or None."""
+    if lost := _LOST_MANAGER.search(failure.message):
+        return f"the TaskManager at {lost[1] or lost[2]} does not answer any more"
+    place = _NO_ANSWER.search(failure.message)
+    if place is not None and _NO_CONNECTION.search(failure.message):
+        return f"nothing answers at {place[1]}:{place[2]}, where a TaskManager or a worker ran"
+    return None
 
 
 def job_error(
@@ -89,7 +107,7 @@ def job_error(
         # A bug: show Python's traceback without the Java stack trace around it.
         print(failure.traceback, file=sys.stderr)
         return RunError(str(failure))
-    return LostJobError(str(failure))
+    return LostJobError(_cluster_cause(failure) or str(failure))
 
 
 def _pool_error(failure: JobFailure, pool: str, machine: str) -> LostJobError | None:

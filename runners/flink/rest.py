@@ -28,6 +28,7 @@ _TIMEOUT = 30.0  # s, per request
 _POST_TIMEOUT = 300.0  # s: uploading a jar and building a job from it take longer
 _CANCEL_TIMEOUT = 10.0  # s
 _CHUNK = 1 << 20  # bytes
+_HEARTBEAT = "timeSinceLastHeartbeat"  # it is the time of the last one; 0 before the first
 _UNAVAILABLE = (502, 503, 504)  # of a JobManager that starts, or of a proxy before it
 
 
@@ -169,7 +170,7 @@ class Cluster:
         return [
             TaskManager(
                 host=(re.findall(r"@([^/]+):", str(one["path"])) or [str(one["path"])])[0],
-                silent=max(now - int(one["timeSinceLastHeartbeat"]) / 1000, 0),
+                silent=max(now - last, 0) if (last := int(one[_HEARTBEAT]) / 1000) else 0.0,
             )
             for one in found
         ]

@@ -128,6 +128,11 @@ def test_progress_starts_the_time_again(answers):
             " 34 s: check that machine and its network.",
         ),
         (
+            {"silent": {"10.0.0.3": 1.0, "10.0.0.4": _NOW}},
+            {"RUNNING": 2},
+            "0 of 2 slots free, 2 TaskManagers; a step may take long,",
+        ),
+        (
             {"silent": {"a": 1.0, "b": 1.0}, "failures": ["java.io.IOException: full", "a.B: old"]},
             {"RUNNING": 2},
             "2 TaskManagers; the last failure was: IOException: full (on tm-2)",
@@ -207,6 +212,23 @@ POOL = (
         (
             "java.util.concurrent.TimeoutException: Heartbeat of TaskManager timed out.",
             "TimeoutException: Heartbeat of TaskManager timed out. (on tm-2)",
+        ),
+        (
+            "org.apache.flink.runtime.jobmaster.JobMasterException: TaskManager with id"
+            " tm-3.local:41547-e21442 is no longer reachable.\n\tat a.B(C.java:1)",
+            "the TaskManager at tm-3.local does not answer any more (on tm-2): its tasks go on"
+            " when it is back, or in free slots of other TaskManagers",
+        ),
+        (
+            "a.B: Connection unexpectedly closed by remote task manager 'tm-3/10.0.0.3:37043 ["
+            " tm-3:41547-e21442 ] '. This might indicate that the remote task manager was lost.",
+            "the TaskManager at tm-3 does not answer any more (on tm-2): its tasks go on when it is"
+            " back, or in free slots of other TaskManagers",
+        ),
+        (
+            POOL.replace(":50000", ":37043"),
+            "nothing answers at localhost:37043, where a TaskManager or a worker ran (on tm-2): its"
+            " tasks go on when it is back, or in free slots of other TaskManagers",
         ),
         (
             POOL,
