@@ -34,7 +34,8 @@ _IDLE_SECONDS = 30.0  # time without progress after which no pace is shown
 class Snapshot:
     """Progress of a job at one moment.
 
-    done, total: number of `unit`s in this phase; total is None if it is unknown.
+    done, total: number of `unit`s in this phase; total is None if it is unknown. The unit '' means
+    that nothing is counted.
     records, bytes, rejects: so far in this phase; rejects is None if the phase cannot reject.
     """
 
@@ -127,7 +128,8 @@ class Meter:
 
 def line(snapshot: Snapshot, pace: Pace) -> str:
     """Format as `writing 12,000/20,000 records, 310 records/s, 5.2 MB/s, 26 s left, 0 rejects`."""
-    return ", ".join([f"{snapshot.phase} {_count(snapshot)}", *_figures(snapshot, pace).values()])
+    first = f"{snapshot.phase} {_count(snapshot)}".rstrip()
+    return ", ".join([first, *_figures(snapshot, pace).values()])
 
 
 def fitting_line(snapshot: Snapshot, pace: Pace, width: int) -> tuple[int, str]:
@@ -236,6 +238,8 @@ class Watcher:
 
 
 def _count(snapshot: Snapshot, *, short: bool = False) -> str:
+    if not snapshot.unit:
+        return ""
     total = "" if snapshot.total is None else f"/{snapshot.total:,}"
     unit = "" if short and snapshot.unit == "records" else f" {snapshot.unit}"
     return f"{snapshot.done:,}{total}{unit}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from recordmill import strict_json
 from recordmill.errors import ConfigError, RunError
-from recordmill.format.manifest import MANIFEST
+from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import lock
 from recordmill.job.staging import FOLDER, jobs
 from recordmill.options.declaration import Group, option
@@ -175,7 +175,7 @@ def status_main(argv: Sequence[str]) -> int:
         strict_json.show(facts)
     else:
         for name, value in facts.items():
-            print(f"{name}: {printable(value)}")
+            print(f"{name}: {f'{value:,}' if isinstance(value, int) else printable(value)}")
     return 1 if failed or "refused" in facts else 0
 
 
@@ -257,12 +257,12 @@ def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[s
     if cause:
         facts["failed" if status.state == "FAILED" else "restarted after"] = cause
     if output is not None:
-        facts |= _in_output(Location.parse(output))
+        facts |= _in_output(Location.parse(output)) | {"state": status.state}
     return facts
 
 
-def _in_output(output: Location) -> dict[str, str]:
-    """Return the verdict, the progress or the dataset in an output folder."""
+def _in_output(output: Location) -> dict[str, Any]:
+    """Return the verdict, the progress or the finished dataset in an output folder."""
     for staging in jobs(output):
         verdict = staging.verdict()
         if verdict is not None:
@@ -270,4 +270,12 @@ def _in_output(output: Location) -> dict[str, str]:
         snapshot = JobProgress(staging).poll()
         if snapshot is not None:
             return {"progress": progress.line(snapshot, progress.Pace())}
-    return {"dataset": shown(output)} if (output / MANIFEST).exists() else {}
+    if not (output / MANIFEST).exists():
+        return {}
+    manifest = load(output)
+    return {
+        "dataset": shown(output),
+        "state": "finished",
+        "records": sum(split.records for split in manifest.splits.values()),
+        "digest": manifest.digest,
+    }

@@ -124,7 +124,7 @@ class JobProgress:
         names = [entry.name for entry in self._list("checked")]
         if not names:
             waiting = self._waiting() if self._waiting else None
-            return Snapshot(phase=waiting or "planning", done=listing.rows)
+            return Snapshot(phase=waiting or "planning", unit="", rejects=None)
         # `.arrow.json` files describe the rows of a part, of which a large part has several files.
         done = sum(name.endswith(".json") and not name.endswith(".arrow.json") for name in names)
         return Snapshot(phase="checking", done=done, total=len(listing.parts), unit="parts")

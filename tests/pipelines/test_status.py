@@ -5,6 +5,7 @@ import json
 import pytest
 
 from recordmill.errors import ConfigError, RunError
+from recordmill.format.manifest import load
 from recordmill.job.staging import Staging, Verdict
 from recordmill.pipelines import cli
 from recordmill.pipelines.commands.flink_commands import cancel_main, status_main
@@ -16,9 +17,18 @@ def test_an_output_that_is_left_to_no_job(tmp_path, capsys):
     make_dataset(tmp_path / "out")
     output = str(tmp_path / "out")
     assert status_main(["--output", output]) == 0
-    assert capsys.readouterr().out == f"dataset: {output}\n"
+    said = capsys.readouterr().out
+    found = load(Location.parse(output))
+    records = sum(split.records for split in found.splits.values())
+    assert said.splitlines() == [
+        f"dataset: {output}", "state: finished", f"records: {records:,}",
+        f"digest: {found.digest}",
+    ]  # fmt: skip
     assert status_main(["--output", output, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"dataset": output}
+    assert json.loads(capsys.readouterr().out) == {
+        **{"dataset": output, "state": "finished"},
+        **{"records": records, "digest": found.digest},
+    }
     with pytest.raises(RunError, match="no Flink job writes to it; there is nothing to cancel"):
         cancel_main(["--output", output])
 

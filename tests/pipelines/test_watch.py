@@ -12,7 +12,7 @@ from recordmill.format.file_names import shard_name
 from recordmill.format.manifest import Shard
 from recordmill.job.staging import Listing, ShardInfo, StagedPart, Staging, begun_name, to_json
 from recordmill.pipelines.jobs.watch import JobProgress
-from recordmill.runners.progress import Watcher
+from recordmill.runners.progress import Pace, Watcher, line
 from recordmill.storage.files import Location, MissingError
 from recordmill.transforms.model import limits
 from tests.s3_server import CREDENTIALS, s3_server
@@ -90,7 +90,7 @@ def test_planning_comes_after_listing(tmp_path):
         parts=(), fingerprint="", labelled=0, grouped=0, presplit=0, rejects=(), filtered={}
     )
     place.place("listing.json").write_bytes(to_json(dataclasses.asdict(listing)))
-    assert JobProgress(place).poll().phase == "planning"
+    assert line(JobProgress(place).poll(), Pace()) == "planning"
 
 
 def test_a_shard_that_is_being_written_counts_by_its_size(tmp_path):
