@@ -536,6 +536,26 @@ def test_texts_of_yolo_without_boxes_or_an_image_are_left_out_with_a_note(tmp_pa
     assert {*details(made)} == {"labels/named", "labels/numbers"}
 
 
+@pytest.mark.parametrize(
+    ("form", "table"), [("coco", "b.csv"), ("coco", "b.txt"), ("yolo", "b.csv")]
+)
+def test_captions_beside_boxes_are_left_out_with_a_note(form, table, tmp_path):
+    files = {"images/0.png": "", f"labels/{table}": "image,caption\n0.png,a cat\n"}
+    files |= {"labels/0.json": coco(["0.png"], [(0, 0, [1, 1, 2, 2])])} if form == "coco" else {}
+    files |= {"labels/0.txt": line(0, 1, 1, 3, 3), "classes.txt": "cat"} if form == "yolo" else {}
+    root = put(tmp_path / "in", files)
+    made = make(tmp_path / "out", "--input", root, "--annotations", root, "--splits", "train=1")
+    assert [*found(made)[0].values()] == [[("cat", (1, 1, 3, 3))]]
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert note == (
+        f"in: captions in {table} were not read, because other files hold annotations of {form}:"
+        f" --annotations {root}/labels/{table} reads captions instead"
+    )
+    given = ("--annotations", root / "labels" / table, "--splits", "train=1")
+    made = make(tmp_path / "captions", "--input", root / "images", *given)
+    assert [one["image/caption"] for one in made.examples().values()] == [[b"a cat"]]
+
+
 def test_numbers_of_coco_may_be_text(tmp_path):
     document = coco(["0.png", "1.png"], [(0, 0, ["10", "6", "20.0", "18"]), (1, 1, [1, 1, 2, 2])])
     document["images"][0] |= {"id": "7", "width": "100", "height": "60"}

@@ -12,6 +12,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.annotations.format_detection import (
     AnnotationFormat,
+    GuessedFormat,
     guess_format,
 )
 from recordmill.transforms.sources.annotations.formats.annotation_files import open_voc
@@ -63,9 +64,14 @@ class Annotations:
             names = [f"{place.parent.name}/{place.name}" for place in self.places]
         return ", ".join(names)
 
-    @functools.cached_property
+    @property
     def resolved_format(self) -> AnnotationFormat:
-        """The format, guessed if it is auto.
+        """The format, guessed if it is auto. Raises ConfigError as `_guessed`."""
+        return self._guessed.format
+
+    @functools.cached_property
+    def _guessed(self) -> GuessedFormat:
+        """The format, guessed if it is auto, and what else is there.
 
         Raises:
           ConfigError: a place does not exist, or the format cannot be guessed.
@@ -75,7 +81,9 @@ class Annotations:
                 raise ConfigError(
                     f"{option_name('annotations')}: {place} does not exist: check the path"
                 )
-        return self.format if self.format != "auto" else guess_format(self.places[0])
+        if self.format != "auto":
+            return GuessedFormat(self.format)
+        return guess_format(self.places[0])
 
     @property
     def has_fractions(self) -> bool:
@@ -118,7 +126,8 @@ class Annotations:
             raise ConfigError(
                 f"{option_name('annotations')}: expected {what} of {found}, got {wrong[0]}"
             )
-        return _TRAITS[found].open(self)
+        reader = _TRAITS[found].open(self)
+        return dataclasses.replace(reader, notes=[*reader.notes, *self._guessed.notes()])
 
 
 class _Traits(NamedTuple):

@@ -45,13 +45,38 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
     "txt": "captions",
     "token": "captions",
 }
+_SHOWN = 3  # names in a note
+_TEXTS = ("yolo", "dota")  # formats of texts
 _ONE_FILE = ("coco", "cvat", "csv", "hub")  # formats of files with many images
 _VOC = re.compile(rb"<(\w+:)?annotation\b")
 # A line of at least a class and a box.
 _YOLO = re.compile(rb"\A(\xef\xbb\xbf)?\s*\d+(\.\d*)?([ \t]+[-+.\deE]+){4}")
 
 
-def guess_format(place: Location) -> AnnotationFormat:
+class GuessedFormat(NamedTuple):
+    """A format, and tables of captions that are in the same folder.
+
+    Attributes:
+      format: The format.
+      captions: The tables, of which there are none if the format is that of captions.
+    """
+
+    format: AnnotationFormat
+    captions: Sequence[Location] = ()
+
+    def notes(self) -> Iterator[str]:
+        """Yield a remark on the tables of captions, which are not read."""
+        if self.captions:
+            names = ", ".join(one.name for one in self.captions[:_SHOWN])
+            more = ", ..." if len(self.captions) > _SHOWN else ""
+            given = option_name("annotations", self.captions[0])
+            yield (
+                f"captions in {names}{more} were not read, because other files hold annotations of"
+                f" {self.format}: {given} reads captions instead"
+            )
+
+
+def guess_format(place: Location) -> GuessedFormat:
     """Return the format of annotations: of a file by its extension, of a folder by its files.
 
     LabelMe's files without any shape are read for their flags.
@@ -60,7 +85,8 @@ def guess_format(place: Location) -> AnnotationFormat:
       ConfigError: No extension or content is that of annotations, or the folder holds several
         formats.
     """
-    found = _of_folder(place) if place.is_dir() else _of_file(place)
+    file = None if place.is_dir() else _of_file(place)
+    found = _of_folder(place) if place.is_dir() else file and GuessedFormat(file)
     if found is None:
         raise ConfigError(
             f"{option_name('annotations', place)}: expected a .json, .jsonl, .xml, .csv or .txt"
@@ -75,7 +101,7 @@ def _of_file(place: Location) -> AnnotationFormat | None:
     return "captions" if found in ("csv", "hub") and holds_captions(place) else found
 
 
-def _of_folder(place: Location) -> AnnotationFormat | None:
+def _of_folder(place: Location) -> GuessedFormat | None:
     """Return the format of the files in a folder, None if it is unknown. Raises ConfigError."""
     files = _FolderFiles.of(place)
     found = [*files.formats()]
@@ -84,13 +110,15 @@ def _of_folder(place: Location) -> AnnotationFormat | None:
     if len(found) > 1:
         raise ConfigError(_several_message(place, found))
     if found:
-        return found[0].format
+        form = found[0].format
+        tables = [*files.tables, *(() if form in _TEXTS else files.texts)]
+        return GuessedFormat(form, [*filter(holds_captions, tables)])
     if any(map(holds_captions, files.metadata)):
-        return "captions"
+        return GuessedFormat("captions")
     if files.counts["txt"] and not (files.texts and all(map(_is_prose, files.texts))):
-        return "yolo"  # its reader describes what is wrong
+        return GuessedFormat("yolo")  # its reader describes what is wrong
     if files.counts["xml"]:
-        return "voc"
+        return GuessedFormat("voc")
     if (table := next(filter(holds_captions, (*files.tables, *files.texts)), None)) is not None:
         raise ConfigError(
             f"{option_name('annotations', place)}: {table.name} in the folder holds the"
@@ -102,7 +130,7 @@ def _of_folder(place: Location) -> AnnotationFormat | None:
             f" boxes of YOLO: if they are captions, {option_name('captions_from')} .txt"
             f" reads them beside the images of {option_name('input')}"
         )
-    return "hub" if any(one.name == NAME for one in files.metadata) else None
+    return GuessedFormat("hub") if any(one.name == NAME for one in files.metadata) else None
 
 
 class _Found(NamedTuple):
