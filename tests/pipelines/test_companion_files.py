@@ -6,6 +6,7 @@ import re
 import shlex
 
 import pytest
+from PIL import Image
 
 from recordmill.notes import Note
 from recordmill.pipelines.jobs import listing
@@ -48,12 +49,15 @@ def test_masks_beside_their_images(folder):
     }
     (folder / "alone_mask.png").unlink()
     assert notes(folder, "--masks", folder, "--mask-suffix", "_mask", "--unmasked", "keep",
-                 "--mask-colours", colours(folder), "--max-reject-fraction", "1") == {}  # fmt: skip
+                 "--mask-colours", colours_of(folder)) == {}  # fmt: skip
 
 
-def colours(folder: pathlib.Path) -> pathlib.Path:
+def colours_of(folder: pathlib.Path) -> pathlib.Path:
+    """A file of the colours of the masks in a folder."""
+    masks = [Image.open(path).convert("RGB") for path in sorted(folder.glob("*_mask.png"))]
+    found = {colour for mask in masks for _, colour in mask.getcolors()}
     path = folder.with_name("colours.txt")
-    path.write_text("0 0 0 a\n")
+    path.write_text("".join(f"{r} {g} {b}\n" for r, g, b in sorted(found)))
     return path
 
 

@@ -253,6 +253,20 @@ def test_files_of_colours_that_are_none(text, message, tmp_path, capfd):
     assert message in capfd.readouterr().err
 
 
+def test_colours_that_no_mask_has_are_an_error_that_tells_how_lines_were_read(tmp_path, capfd):
+    for name, one in small(tmp_path).items():
+        write(tmp_path, f"masks/{name}.png", png(painted(one)))
+    (tmp_path / "colours.txt").write_text("0 0 0 0\n1 255 0 0\n2 0 255 0\n3 0 0 255\n")
+    given = ("--input", tmp_path / "images", "--masks", tmp_path / "masks", *SPLIT, "--dry-run")
+    given += ("--mask-colours", tmp_path / "colours.txt")
+    assert images("--output", tmp_path / "out", *given) == 2
+    error = " ".join(capfd.readouterr().err.split())
+    assert "no sampled mask has only these colours: 'x/0.png': the colour 255,0,0 of" in error
+    assert "which is read as 0,0,0; 1,255,0; 2,0,255; 3,0,0. Lines of numbers are read as" in error
+    (tmp_path / "colours.txt").write_text("id r g b\n0 0 0 0\n1 255 0 0\n2 0 255 0\n3 0 0 255\n")
+    assert images("--output", tmp_path / "out", *given) == 0
+
+
 def test_16_bits_hold_larger_ids(tmp_path, capfd):
     ids = {name: one.astype(np.uint16) * 300 for name, one in small(tmp_path).items()}
     for name, one in ids.items():

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import ConfigError, RecordError
+from recordmill.errors import ConfigError, Reason, RecordError
 from recordmill.notes import Note
 from recordmill.option_names import option_name
 from recordmill.storage.input_files import read_ahead, read_file
-from recordmill.transforms.imaging.class_masks import Ids, StoredMask, stored_mask
+from recordmill.transforms.imaging.class_masks import (
+    Ids,
+    StoredMask,
+    decode_mask,
+    stored_mask,
+)
 from recordmill.transforms.imaging.image_options import ImageOptions
 from recordmill.transforms.imaging.mask_options import MaskOptions
 
@@ -70,30 +76,30 @@ def check_mask_sample(
       Notes on masks that are read, but probably not as meant.
 
     Raises:
-      ConfigError: masks hold colours, and none are given; or their levels are ambiguous.
+      ConfigError: masks hold colours, and none or only others are given; or their levels are
+        ambiguous.
     """
-    if options.colours is not None or options.values is not None:
+    if options.values is not None:
         return []
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    count = min(len(order), SAMPLED)
+    sampled = _read_sample(keys, references)
+    if options.colours is not None:
+        _check_colours(sampled, options, limits)
+        return []
     kinds: dict[str, Kind] = {}
     between: dict[Kind, Sequence[int]] = {}
     white = _WHITE
-    places = [order[number * len(order) // count] for number in range(count)]
-    columns = (column.take(pa.array(places, pa.int64())) for column in references.columns)
-    files = [*zip(*(column.to_pylist() for column in columns), strict=True)]
-    for at, (path, size, mtime) in read_ahead([*zip(places, files, strict=True)], files):
+    for key, data in sampled:
         try:
-            mask = stored_mask(read_file(path, size=size, mtime=mtime), limits)
+            mask = stored_mask(data, limits)
         except RecordError:
             continue
         if mask is None:
             raise ConfigError(
-                f"{option_name('masks')}: {keys[at]!r} holds colours, not class ids: name the class"
+                f"{option_name('masks')}: {key!r} holds colours, not class ids: name the class"
                 f" of each colour with {option_name('mask_colours')} FILE"
             )
         found = np.unique(mask.levels)
-        kind = kinds[keys[at]] = mask_kind(mask, found)
+        kind = kinds[key] = mask_kind(mask, found)
         if kind in ("white", "binary"):
             white = max(white, int(found[-1]))
         if kind in ("smoothed", "ids"):
@@ -104,6 +110,43 @@ def check_mask_sample(
         _check_meaning(sample, where)
         notes += _note_on_meaning(sample, options)
     return notes + (_note_on_smoothed(sample) if options.classes is None else [])
+
+
+def _read_sample(keys: Sequence[str], references: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
+    """Yield the keys and the content of some masks, without those that cannot be read."""
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    count = min(len(order), SAMPLED)
+    places = [order[number * len(order) // count] for number in range(count)]
+    columns = (column.take(pa.array(places, pa.int64())) for column in references.columns)
+    files = [*zip(*(column.to_pylist() for column in columns), strict=True)]
+    for at, (path, size, mtime) in read_ahead([*zip(places, files, strict=True)], files):
+        with contextlib.suppress(RecordError):
+            yield keys[at], read_file(path, size=size, mtime=mtime)
+
+
+def _check_colours(
+    sampled: Iterable[tuple[str, bytes]], options: MaskOptions, limits: ImageOptions
+) -> None:
+    """Raise ConfigError if all masks have other colours than those of the classes.
+
+    Masks of one class, such as black ones, show nothing unless all masks are such.
+    """
+    problem = ""
+    for key, data in sampled:
+        try:
+            if np.ptp(decode_mask(data, options, limits).ids):
+                return
+        except RecordError as error:
+            if error.reason == Reason.BAD_VALUE:
+                problem = problem or f"{key!r}: {error.detail}"
+    if problem and options.colours is not None:
+        given = [",".join(map(str, colour[:3])) for colour in options.colours]
+        more = ", ..." if len(given) > _LISTED else ""
+        raise ConfigError(
+            f"{option_name('mask_colours')}: no sampled mask has only these colours:"
+            f" {problem}, which is read as {'; '.join(given[:_LISTED])}{more}. Lines of numbers"
+            " are read as R G B NAME, unless the first line names the columns, as in id r g b name"
+        )
 
 
 def mask_kind(mask: StoredMask, found: Ids) -> Kind:
