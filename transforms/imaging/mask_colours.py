@@ -52,8 +52,8 @@ def parse_colours(text: str) -> MaskColours:
     NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
 
     Raises:
-        ValueError: a line does not have three levels or is ambiguous, a colour is repeated, ids
-          have a gap, or only some have names.
+        ValueError: a line does not have three levels or is ambiguous, the header names no levels, a
+          colour is repeated, ids have a gap, or only some have names.
     """
     colours: list[tuple[int, int, int]] = []
     ignored: list[tuple[int, int, int]] = []
@@ -125,10 +125,19 @@ class _Header(NamedTuple):
 
     @classmethod
     def parse(cls, line: str) -> Self | None:
-        """Return the order of columns, None for a header that names no levels."""
+        """Return the order of columns, None for a comment or title that names none.
+
+        Raises:
+          ValueError: it names columns, but no levels.
+        """
         columns = [name.lower() for name in _fields(line.lstrip("# "))]
         found = [[at for at, name in enumerate(columns) if name in one] for one in _LEVEL_NAMES]
         if any(len(places) != 1 for places in found):
+            if len(columns) > len(found) and not line.startswith("#"):
+                raise ValueError(
+                    f"the first line, {line[:60]!r}, names no columns of red, green and blue: name"
+                    " them r, g and b, in the order that they have"
+                )
             return None
         (red,), (green,), (blue,) = found
         named = [at for at, name in enumerate(columns) if name in _NAMES]

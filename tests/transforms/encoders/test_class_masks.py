@@ -239,6 +239,7 @@ def test_colours_stand_for_classes(kind, tmp_path, capfd):
         ("0 0 0 sky\n0 0 0 car\n", "repeats the colour 0,0,0"),
         ("0 0 0 sky\n1 1 1\n", "the class 1 has no name"),
         ("0,0,0,0,sky\n1,255,0,0,car\n", "'0,0,0,0,sky' has more than three numbers: name the col"),
+        ("name,h,s,v\nsky,0,0,0\n", "the first line, 'name,h,s,v', names no columns of red, green"),
         ("id,name,r,g,b\n0,sky,0,0,0\n5,car,255,0,0\n", "line 3 has the id '5' instead of 1"),
         ("id,name,r,g,b\n1,sky,0,0,0\n1,car,255,0,0\n", "line 3 has the id '1' instead of 2"),
         ("name,color\nsky,#000000\n", "is 'sky,#000000'; the colours may be three columns of num"),
