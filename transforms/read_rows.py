@@ -152,21 +152,21 @@ class ReadTable(_ReadRows):
 class ReadText(_ReadRows):
     """Read texts: a pipeline in, `RecordValues` with the column `text` out.
 
-    The input is files of rows with a column of texts, text files in folders, whose names give label
-    and split, or a listing (a table, such as a CSV file, that names text files). Without
+    The input is files of rows with a column of texts, text files in folders whose names give label
+    and split, or a listing: a table, such as a CSV file, that names text files. Without
     `TokenizeText` the texts are written as they are.
 
     Args:
       text_column: Column with the text. Default: a column with a usual name, such as `text`, or the
         only column without another role.
       text_columns: Columns with the texts of a record, if it has several; they keep their names.
-      path_column: Column of a listing with the path of a text file. Default: a usual name, such as
-        `path`, if most of its first values are text files.
+      path_column: Column of a listing with the path of a text file. Default: a column with a usual
+        name, such as `path`, if most of its first values are paths of text files.
       path_template: Path of a text file with columns of a listing in braces, such as `{id}.txt`.
       input_root: Folder that paths in a listing are relative to. Default: the folder of the
         listing.
       key_column: Column with the unique key of a row, or several with commas between. Default: keys
-        follow from content, or are the paths in a listing.
+        follow from content; in a listing they are the paths.
       weight_column: Column with the weight of a row in training; it becomes the feature `weight`.
       where: Condition of the rows to read, such as `age >= 18 and job != ''`; the ledger counts the
         other rows. It may name dropped columns.
