@@ -257,7 +257,7 @@ def make_manifest(
             *tfds.notes,
         ),
     )
-    # Its indexes have no more columns.
+    # The indexes of an adopted dataset have no further columns.
     manifest, described = add_metadata(manifest, card, places_of=lambda _: ())
     return manifest, {**files, **described, JOB: to_json(job) + b"\n"}
 

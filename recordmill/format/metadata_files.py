@@ -23,10 +23,10 @@ def add_metadata(
     *,
     places_of: Callable[[str], tuple[Location, ...]],
 ) -> tuple[Manifest, dict[str, bytes]]:
-    """Return the manifest with a card, and the content of the files that follow from both.
+    """Return the manifest with a card, and the content of the files made from both.
 
-    manifest: with all other files; those that follow from another card are replaced.
-    places_of: returns the places where an index may be; the first that exists is read.
+    manifest: with all other files; those made from another card are replaced.
+    places_of: returns the possible places of an index; the first that exists is read.
 
     Raises:
       IndexDamagedError, StorageError: an index cannot be read.

@@ -89,7 +89,7 @@ class Claim:
                 self._ended = True
                 if self._is_written:
                     _withdraw(self.place)
-                else:  # the store may have it although the write failed, which is the error
+                else:  # the write failed, which is the error, but the store may have the file
                     with contextlib.suppress(StorageError):
                         self.place.delete(missing_ok=True)
 

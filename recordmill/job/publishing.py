@@ -103,7 +103,7 @@ def stage_files(
 ) -> None:
     """Write the files beside the shards, with job.json, and last the manifest (step 1).
 
-    staged: {name of a shard or index: its name in staging}, where that is another one.
+    staged: {name of a shard or index: its name in staging}, if the names differ.
     """
     if staging.read_json(INTENT, _FileNames) is not None:
         # An earlier attempt began to publish, and may have moved files with other names.
@@ -259,8 +259,8 @@ def bring(
 ) -> None:
     """Perform steps 3 to 6.
 
-    new: {name: place in staging} of the files of the dataset. missing: those of these places that
-    have no file. old: the intent.
+    new: {name: place in staging} of the files of the dataset. missing: places in `new` without a
+    file. old: the intent.
     """
     output = staging.output
     for other in jobs(output):

@@ -28,8 +28,8 @@ reuse/NAME.files  .sources                       the same for sources
 scans/SHARD.arrow                                records of a file that is adopted
 reuse/sample.frames                              frames of the sample that was encoded for the plan
 shards/FILE  info/FILE.json  index/FILE          finished shards
-shards/FILE.ANYNAME  index/FILE.ANYNAME          the same in stores, which cannot move files
-staged.json                                      which of these will be published
+shards/FILE.ANYNAME  index/FILE.ANYNAME          the same of an attempt, in stores
+staged.json                                      names of those that will be published
 similar/00000.jsonl  groups.json                 pairs of near duplicates; counts of their groups
 known/SUM  SUM.arrow                             contents and hashes of other datasets
 leaks/00000.jsonl                                contents in several splits, or with several labels
@@ -182,7 +182,7 @@ def _attempt(name: str) -> str:
 
 
 def attempt_name(name: str, attempt: str) -> str:
-    """Return the name in staging of a file of an attempt; see `ShardInfo.attempt`."""
+    """Return the name in staging that an attempt gives to a file; see `ShardInfo.attempt`."""
     return f"{name}.{attempt}" if attempt else name
 
 
@@ -207,7 +207,7 @@ class ShardInfo:
     noted: {finding that notes report: (number without copies, smallest key of a record with one)}.
     reused: number of records, copies included, that were taken from an earlier dataset.
     has_recipes: whether recipes are beside it.
-    attempt: the ending of its files' names in staging; empty where files can be moved.
+    attempt: suffix of the names of its files in staging; empty if files can be moved.
     """
 
     split: str

@@ -373,18 +373,18 @@ class Location:
 
 
 def for_each(call: Callable[[T], object], items: Iterable[T], *, at: Location) -> None:
-    """Call a function with each item, as `results_of_each` does."""
+    """Call a function with each item; in a store in parallel, as `results_of_each` does."""
     for _ in results_of_each(call, items, at=at):
         pass
 
 
 def results_of_each(call: Callable[[T], R], items: Iterable[T], *, at: Location) -> Iterator[R]:
-    """Yield the result of a call for each item, in their order; in a store calls run in parallel.
+    """Yield the result of a call for each item, in order; in a store calls run in parallel.
 
-    At most 16 results are in memory, one for local files. at: a place on the filesystem of the
-    files.
+    At most 16 results are in memory, one for local files. at: any place on the filesystem of the
+    items.
 
-    Raises the error of the first call that fails, after those that have begun.
+    Raises the error of the first call that fails, once the calls that have begun end.
     """
     if at.is_local:
         yield from map(call, items)

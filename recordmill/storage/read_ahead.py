@@ -1,9 +1,9 @@
 """Ranges of files in stores that are read before they are needed, by threads of this process.
 
-`RangesAhead` reads files that a loop will need, `SequentialReads` what follows in a file that is
-read in sequence. A range is tried once. After an error that may pass, the code that needs the range
-reads it itself, with retries. All errors are raised for their own file, in the order of a process
-that reads nothing ahead.
+`RangesAhead` reads the files that a loop will need. `SequentialReads` reads the next ranges of a
+file that is read sequentially. A range is tried once. After an error that may pass, the code that
+needs the range reads it itself, with retries. Errors are raised for the same files, and in the same
+order, as without reading ahead.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ BYTES = 32 << 20  # of these ranges
 LARGEST = BYTES // 4  # bytes of a range
 _GAP = 1 << 16  # bytes between two ranges of a file that are read as one
 _JOINED = 1 << 20  # bytes of such a range
-_PIECE = 1 << 20  # bytes of a range that follows in a file
-_PIECES = 8  # that are read ahead in a file
-_SKIPPED = 1 << 20  # bytes between two reads that still follow each other
+_PIECE = 1 << 20  # bytes of a range of a sequential file
+_PIECES = 8  # ranges of a sequential file that are read ahead
+_SKIPPED = 1 << 20  # most bytes between two sequential reads
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class _Reads:
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        """Forget all reads, also in a child process, which has none of the threads."""
+        """Forget all reads; in a child process, too, because a fork has no threads."""
         self._lock = threading.Lock()
         self.requests = 0
         self.bytes = 0
@@ -80,7 +80,7 @@ class _Reads:
             return self.threads.submit(read, *arguments)
 
     def release(self, future: Future[bytes], size: int) -> None:
-        """Give the memory of a read free, once it has ended."""
+        """Return a read to the budget once it has ended."""
         future.add_done_callback(lambda _: self._give_back(size))
 
     def _give_back(self, size: int) -> None:
@@ -99,11 +99,11 @@ class _Piece(NamedTuple):
 
 
 class SequentialReads:
-    """Reads of a file in a store. While they follow each other, the next ranges are read ahead.
+    """Reads of a file in a store. While they are sequential, the next ranges are read ahead.
 
     read: returns up to `length` bytes at `offset`, fewer only at the end of the file.
-    once: as well, without retries.
-    size: of the file in bytes.
+    once: the same without retries.
+    size: size of the file in bytes.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class SequentialReads:
         self._read = read
         self._once = once
         self._size = size
-        self._end: int | None = None  # of the last read
-        self._pieces = 0  # to have begun
+        self._end: int | None = None  # end of the last read
+        self._pieces = 0  # number of ranges to read ahead
         self._begun: collections.deque[_Piece] = collections.deque()
         self._process = os.getpid()
 
@@ -132,8 +132,8 @@ class SequentialReads:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _follow(self, start: int, end: int) -> None:
-        """Begin to read what follows a read of start..end, if that follows the last one."""
-        if self._process != os.getpid():  # a fork has none of the threads
+        """Begin to read the ranges after start..end, if that read follows the last one."""
+        if self._process != os.getpid():  # a fork has no threads
             self._begun.clear()
             self._process = os.getpid()
         if self._end is None or not 0 <= start - self._end <= _SKIPPED:
@@ -152,7 +152,7 @@ class SequentialReads:
             following += size
 
     def _next(self, offset: int, end: int) -> bytes:
-        """Return some of the bytes of offset..end; none only at the end of the file."""
+        """Return the first bytes of offset..end; none only at the end of the file."""
         first = self._begun[0] if self._begun else None
         if first is None or first.start > offset:
             return self._read(offset, (end if first is None else min(end, first.start)) - offset)
@@ -172,7 +172,7 @@ class SequentialReads:
         _reads.release(piece.future, piece.end - piece.start)
 
     def close(self) -> None:
-        """Forget what was read ahead."""
+        """Forget the ranges that were read ahead."""
         while self._begun:
             self._drop_first()
         self._pieces = 0

@@ -18,7 +18,7 @@ _CREDENTIALS, _CONFIG = "~/.aws/credentials", "~/.aws/config"
 # Settings of a profile with which the SDK itself gets keys.
 _OF_THE_SDK = ("credential_process", "role_arn", "source_profile", "sso_", "web_identity_token")
 
-# Sources of keys: variables and files. A role of the machine has neither.
+# Sources of keys: environment variables and files. A role of the machine needs neither.
 _SOURCES = (
     *("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
     *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),

@@ -127,7 +127,7 @@ class S3Files(ArrowFiles):
                 for some in obstore.list(client, folder):
                     keys = [one["path"] for one in some]
                     obstore.delete(client, keys)
-                    has_marker |= folder in keys  # FOLDER/, whose name obstore does not take
+                    has_marker |= folder in keys  # FOLDER/, a name that obstore does not accept
                 if not has_marker:
                     return
         super().delete_tree(path)

@@ -80,13 +80,13 @@ class MissingError(PathError):
 
 
 class DeniedError(PathError):
-    """A store denies the access. Before a job that is bad configuration, so it has exit code 2."""
+    """A store denies access. Before a job this is bad configuration: exit code 2."""
 
     exit_code: ClassVar[int] = 2
 
 
 class NoBucketError(MissingError):
-    """A store has no such bucket. It has exit code 2, as `DeniedError`."""
+    """A store has no such bucket. The exit code is 2, as for `DeniedError`."""
 
     exit_code: ClassVar[int] = 2
 
@@ -101,7 +101,7 @@ def raise_storage_errors(doing: str, place: object) -> Iterator[None]:
 
     Raises:
       MissingError: the file or folder does not exist.
-      PathError: there is no file or folder of use, such as one without permission (`DeniedError`
+      PathError: there is no usable file or folder, such as one without permission (`DeniedError`
         in a store).
       StorageError: any other error.
     """
