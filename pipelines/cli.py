@@ -168,7 +168,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _report_signals() -> None:
     """End with a sentence on SIGTERM and SIGHUP; a job replaces this while it runs.
 
-    SIGINT is a KeyboardInterrupt, also where a shell ignores it for commands in the background.
+    SIGINT raises KeyboardInterrupt, also if a shell ignores it for commands in the background.
     """
 
     def end(number: int, _: object) -> None:

@@ -34,8 +34,8 @@ _IDLE_SECONDS = 30.0  # time without progress after which no pace is shown
 class Snapshot:
     """Progress of a job at one moment.
 
-    done, total: number of `unit`s in this phase; total is None if it is unknown. The unit '' means
-    that nothing is counted.
+    done, total: number of `unit`s in this phase; total is None if it is unknown. With the unit ''
+    nothing is counted.
     records, bytes, rejects: so far in this phase; rejects is None if the phase cannot reject.
     """
 

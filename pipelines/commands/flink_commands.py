@@ -262,7 +262,7 @@ def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[s
 
 
 def _in_output(output: Location) -> dict[str, Any]:
-    """Return the verdict, the progress or the finished dataset in an output folder."""
+    """Return facts on an output folder: the verdict, the progress or the finished dataset."""
     for staging in jobs(output):
         verdict = staging.verdict()
         if verdict is not None:

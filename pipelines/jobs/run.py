@@ -116,7 +116,7 @@ def run(
     except StorageError as error:
         if not has_begun:
             raise
-        raise StorageError(str(error)) from error  # the configuration was good for the job
+        raise StorageError(str(error)) from error  # exit code 1: the configuration was valid
     if outcome.status in ("published", "unchanged", "described"):
         standard_streams.make_stdout_optional()
     if outcome.leftovers:

@@ -172,7 +172,7 @@ class JobProgress:
             begun_bytes = drafted_bytes(entry)
             shard = entry.name.partition("-")[0]
             if begun_bytes is not None and shard not in finished:
-                # A shard may have one of an earlier attempt, too.
+                # A shard may also have a draft of an earlier attempt.
                 sizes[shard] = max(sizes.get(shard, 0), begun_bytes)
         shards = sum(split["shards"] for split in splits)
         begun = sum(sizes.values()) + int(unread * size * total / max(shards, 1))

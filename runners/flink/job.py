@@ -82,8 +82,8 @@ class FlinkJob:
 
     Raises:
       ConfigError: the options do not fit the cluster or this machine.
-      RunError: the cluster or the worker pool of this machine does not answer; that of an earlier
-        command has not answered within `stall_seconds` (`GivenUpError`).
+      RunError: the cluster or the worker pool of this machine does not answer; or the cluster of
+        an earlier command has not answered within `stall_seconds` (`GivenUpError`).
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from recordmill.runners.flink.rest import Cluster, JobStatus, TaskFailure
 _WORKER_ENDED = "StatusRuntimeException"
 _NO_CONNECTION = re.compile(r"Connection refused|[Cc]onnection timed out|No route to host")
 
-# Of Flink: a TaskManager without heartbeats, or whose connection to another one has ended.
+# Flink's errors on a TaskManager without heartbeats, or without connection to another one.
 _LOST_MANAGER = re.compile(
     r"TaskManager with id (\S+?)(?::\d+-[0-9a-f]+)? (?:is no longer reachable|timed out)"
     r"|remote task manager '([^'/\s]+?)[/:]"
@@ -69,7 +69,7 @@ def failure_cause(failure: TaskFailure, *, pool: str) -> str:
 
 
 def _cluster_cause(failure: JobFailure) -> str | None:
-    """Return a sentence about a machine of the cluster that Flink has lost, or None."""
+    """Return a clause on the machine of the cluster that Flink has lost, or None."""
     if lost := _LOST_MANAGER.search(failure.message):
         return f"the TaskManager at {lost[1] or lost[2]} does not answer any more"
     place = _NO_ANSWER.search(failure.message)

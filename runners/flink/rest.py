@@ -28,7 +28,7 @@ _TIMEOUT = 30.0  # s, per request
 _POST_TIMEOUT = 300.0  # s: uploading a jar and building a job from it take longer
 _CANCEL_TIMEOUT = 10.0  # s
 _CHUNK = 1 << 20  # bytes
-_HEARTBEAT = "timeSinceLastHeartbeat"  # it is the time of the last one; 0 before the first
+_HEARTBEAT = "timeSinceLastHeartbeat"  # the time of the last heartbeat; 0 before the first
 _UNAVAILABLE = (502, 503, 504)  # of a JobManager that starts, or of a proxy before it
 
 

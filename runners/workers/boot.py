@@ -104,7 +104,7 @@ def run_worker(argv: Sequence[str]) -> tuple[int, bool]:
 
 
 class WorkerLog(io.TextIOWrapper):
-    """Standard error whose lines begin with the time (UTC) and the job, and are written whole.
+    """Standard error whose lines begin with the time (UTC) and the job. Lines are written whole.
 
     job: name of the job; '' until it is known.
     """
@@ -127,7 +127,7 @@ class WorkerLog(io.TextIOWrapper):
 
 
 def is_hang_up(error: BaseException | None) -> bool:
-    """Return whether an error says only that the runner has disconnected, as it does after work."""
+    """Return whether an error only means that the runner has disconnected, as after a job."""
     return (
         isinstance(error, grpc.RpcError)
         and isinstance(error, grpc.Call)
@@ -137,7 +137,7 @@ def is_hang_up(error: BaseException | None) -> bool:
 
 
 def print_thread_error(failure: threading.ExceptHookArgs) -> None:
-    """Print the error that ended a thread, unless the runner has only disconnected."""
+    """Print the error that ended a thread, unless it is only the disconnection of the runner."""
     if not is_hang_up(failure.exc_value):
         threading.__excepthook__(failure)
 

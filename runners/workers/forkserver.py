@@ -42,7 +42,7 @@ def main(modules: Sequence[str]) -> None:
     with permanent_imports():
         for module in (_BOOT, "apache_beam.runners.worker.sdk_worker_main", *modules):
             importlib.import_module(module)
-    sys.modules[_BOOT].versions.installed()  # of the code that was imported
+    sys.modules[_BOOT].versions.installed()  # caches the versions of the imported code
     # Exit codes are not needed, as the runner notices the end of a worker.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     requests = socket.socket(fileno=0)

@@ -15,7 +15,7 @@ OPTION = "recordmill_versions"
 """Name of the pipeline option that carries the submitter's versions to the workers."""
 
 
-@functools.cache  # a pool whose packages are replaced still runs the code that it has imported
+@functools.cache  # after an upgrade of packages, a pool runs the code that it has imported
 def installed() -> Mapping[str, str]:
     """Return {name: version} of what must be equal on both sides to unpickle a pipeline."""
     return {

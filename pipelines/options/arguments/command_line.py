@@ -62,7 +62,7 @@ def parse(
       argv: Arguments after the name of the command.
       prog: The command, for messages and help.
       description: First lines of the help.
-      temporary: Makes a folder for the output of a dry run on this machine without --output.
+      temporary: Makes the output folder of a dry run on this machine without --output.
 
     Raises:
       ConfigError: An option is unknown or missing, or its value is invalid.
@@ -152,7 +152,7 @@ def parse_command(
 
 @contextlib.contextmanager
 def temporary_outputs() -> Iterator[Callable[[], str]]:
-    """Return a function that makes a folder for a dry run, which is removed at the end."""
+    """Return a function that makes an output folder for a dry run; all are removed at the end."""
     with contextlib.ExitStack() as stack:
         yield lambda: stack.enter_context(
             tempfile.TemporaryDirectory(prefix="recordmill-", ignore_cleanup_errors=True)

@@ -23,7 +23,7 @@ _REMEDIES: Mapping[Payload | None, str] = {
     "self": ", or pass a listing as --input",
     "document": ", or add --format if they hold rows",
 }
-# Payloads that commands read, of which messages name those that a rule allows.
+# Payloads that each command reads. Messages name those of them that a rule allows.
 _ROWS: tuple[Payload, ...] = ("values", "document")
 _READ: Mapping[str | None, tuple[Payload, ...]] = {
     "text": ("named", *_ROWS), "table": _ROWS, "sensor": _ROWS,
@@ -357,7 +357,7 @@ def _part_of_paths(config: Any, column: _Term, parts: Option | None) -> str:
 
 
 def fitting(rule: Rule, command: str | None = None) -> str:
-    """Return nouns for the payloads that a rule allows, and a command reads; None for all."""
+    """Return nouns for the payloads that a rule allows and a command (None: any) reads."""
     read = _READ.get(command, NOUNS)
     return either(NOUNS[one] for one in NOUNS if one in rule.shapes.split() and one in read)
 

@@ -90,7 +90,7 @@ class ListingConfig(DelimitedConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FilesConfig(ListingConfig):
-    """Options of files, such as images, which tables name or hold."""
+    """Options of files, such as images, that tables name or hold."""
 
     HEADING: ClassVar[Group] = MEANING
 

@@ -26,7 +26,7 @@ def texts_of(
     """Return the source of texts in files of rows, in text files, or in listed text files.
 
     Raises:
-      ConfigError: an option is given that does not apply to the input, or inputs are of both kinds.
+      ConfigError: an option does not apply to the input, or inputs are of several kinds.
     """
     inputs, rows = config.inputs, config.rows.make()
     columns = {name: getattr(config, name) for name in COLUMNS}
