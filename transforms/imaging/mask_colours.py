@@ -16,7 +16,7 @@ _FORMS = (
 )
 _NUMBER = re.compile(r"\d{1,3}")
 _OF_CVAT = re.compile(r"(?P<name>[^:]+):(?P<levels>\d+,\d+,\d+):[^:]*:[^:]*")  # labelmap.txt
-_LEVELS = re.compile(r"[\d.]+[\s,;]+[\d.]+[\s,;]+[\d.]+")  # right or wrong, no header has them
+_LEVELS = re.compile(r"[\d.]+[\s,;]+[\d.]+[\s,;]+[\d.]+")  # no header has numbers, valid or not
 
 # Names of columns in a header.
 _LEVEL_NAMES = (("r", "red"), ("g", "green"), ("b", "blue"))
@@ -46,10 +46,10 @@ class MaskColours:
 def parse_colours(text: str) -> MaskColours:
     """Parse a line of three levels and optionally a name, on either side, for each class.
 
-    Spaces, tabs, commas or semicolons separate them. A first line without levels is a header: one
-    that names columns of red, green and blue gives their order, and may name columns of ids, which
-    must number the classes from 0 or 1. The name `ignore` stands for colours without a class. Lines
-    NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
+    Spaces, tabs, commas or semicolons separate them. A first line without levels is a header. If it
+    names columns of red, green and blue, it gives their order. It may also name a column of ids,
+    which must number the classes from 0 or 1. The name `ignore` stands for colours without a class.
+    Lines NAME:R,G,B:PARTS:ACTIONS are those of CVAT.
 
     Raises:
         ValueError: a line does not have three levels or is ambiguous, the header names no levels, a
@@ -96,7 +96,7 @@ def parse_colours(text: str) -> MaskColours:
 
 
 def _order_of(ids: Sequence[str], lines: Sequence[int]) -> Sequence[int]:
-    """Return the rows in the order of their ids, "" without one. Raises ValueError."""
+    """Return the rows in the order of their ids ("" without an id). Raises ValueError."""
     if not any(ids):
         return range(len(ids))
     numbers = [int(one) if _DIGITS.fullmatch(one) else -1 for one in ids]
@@ -152,8 +152,8 @@ class _Header(NamedTuple):
     def read(self, line: str) -> tuple[tuple[int, int, int], str, str] | None:
         """Return the colour, the name and the id of a line, None if it has no colour.
 
-        A line may have more fields than the header: a name of several words, or, after a first
-        column that is named `class` and holds ids, the name at the end.
+        A line may have more fields than the header, if the name has several words, or if a first
+        column `class` holds ids and the name comes last.
         """
         fields = _fields(line)
         more = len(fields) - self.width
@@ -201,7 +201,7 @@ def _joined(parts: list[str], line: str) -> str:
 
 
 def _delimiter_of(line: str) -> str | None:
-    """Return what separates the fields of a line, None for white space."""
+    """Return the delimiter of the fields of a line, None for white space."""
     found = (one for one in (",", ";") if line.count(one) >= _FEWEST)
     return next(found, "," if "," in line else None)
 

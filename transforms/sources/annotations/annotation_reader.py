@@ -66,15 +66,15 @@ class Annotations:
 
     @property
     def resolved_format(self) -> AnnotationFormat:
-        """The format, guessed if it is auto. Raises ConfigError as `_guessed`."""
+        """The format, detected if it is auto. Raises ConfigError as `_guessed`."""
         return self._guessed.format
 
     @functools.cached_property
     def _guessed(self) -> GuessedFormat:
-        """The format, guessed if it is auto, and what else is there.
+        """The format, detected if it is auto, and the tables of captions in its folder.
 
         Raises:
-          ConfigError: a place does not exist, or the format cannot be guessed.
+          ConfigError: a place does not exist, or the format cannot be detected.
         """
         for place in self.places:
             if not place.exists():

@@ -32,9 +32,9 @@ from recordmill.transforms.sources.files.walks import File, walk
 AnnotationFormat = Literal[
     "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"
 ]
-_RARE = 0.1  # ratio of files of another format to annotations of images that is ignored
-_OF_FOLDER = 5  # texts, or XML files, that are opened in each folder
-_IN_ALL = 20  # texts, or XML files, or files of LabelMe, that are opened
+_RARE = 0.1  # highest ratio of files of a rare format to those of the main one, to ignore them
+_OF_FOLDER = 5  # text files, or XML files, that are opened in each folder
+_IN_ALL = 20  # text files, XML files, or files of LabelMe, that are opened in all folders
 _LOOKED_AT = 100  # JSON and CSV files of a folder that are opened to find its format
 _EXTENSIONS: dict[str, AnnotationFormat] = {
     "json": "coco",
@@ -46,10 +46,10 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
     "token": "captions",
 }
 _SHOWN = 3  # names in a note
-_TEXTS = ("yolo", "dota")  # formats of texts
+_TEXTS = ("yolo", "dota")  # formats of text files
 _ONE_FILE = ("coco", "cvat", "csv", "hub")  # formats of files with many images
 _VOC = re.compile(rb"<(\w+:)?annotation\b")
-# A line of at least a class and a box.
+# A line with a class and a box, and perhaps more.
 _YOLO = re.compile(rb"\A(\xef\xbb\xbf)?\s*\d+(\.\d*)?([ \t]+[-+.\deE]+){4}")
 
 
@@ -58,14 +58,14 @@ class GuessedFormat(NamedTuple):
 
     Attributes:
       format: The format.
-      captions: The tables, of which there are none if the format is that of captions.
+      captions: The tables; empty if the format is that of captions.
     """
 
     format: AnnotationFormat
     captions: Sequence[Location] = ()
 
     def notes(self) -> Iterator[str]:
-        """Yield a remark on the tables of captions, which are not read."""
+        """Yield a note on the tables of captions, which are not read."""
         if self.captions:
             names = ", ".join(one.name for one in self.captions[:_SHOWN])
             more = ", ..." if len(self.captions) > _SHOWN else ""
@@ -79,11 +79,11 @@ class GuessedFormat(NamedTuple):
 def guess_format(place: Location) -> GuessedFormat:
     """Return the format of annotations: of a file by its extension, of a folder by its files.
 
-    LabelMe's files without any shape are read for their flags.
+    Files of LabelMe of which none has shapes are read for their flags.
 
     Raises:
-      ConfigError: No extension or content is that of annotations, or the folder holds several
-        formats.
+      ConfigError: Neither extensions nor contents are those of annotations, or the folder holds
+        several formats.
     """
     file = None if place.is_dir() else _of_file(place)
     found = _of_folder(place) if place.is_dir() else file and GuessedFormat(file)
@@ -138,7 +138,7 @@ class _Found(NamedTuple):
 
     Attributes:
       format: The format.
-      number: Number of its files, estimated by those that were opened.
+      number: Number of its files, estimated from those that were opened.
       first: One of them.
     """
 
@@ -155,7 +155,7 @@ class _Found(NamedTuple):
 
 
 def _several_message(folder: Location, found: Sequence[_Found]) -> str:
-    """Return the message on several formats in a folder."""
+    """Return the error message for a folder with several formats."""
     held = [one.described(folder) for one in found]
     names = [one.format for one in found]
     alone = [one.first for one in found if one.number == 1 and one.format in _ONE_FILE]
@@ -171,12 +171,12 @@ class _FolderFiles(NamedTuple):
     """Files in a folder that may hold annotations.
 
     Attributes:
-      counts: Number of files by extension, without texts of a project.
-      xml: XML files, some of each folder.
-      texts: Texts that are not empty, some of each folder.
+      counts: Number of files by extension, without text files of a project.
+      xml: XML files, the first of each folder.
+      texts: Text files that are not empty, the first of each folder.
       documents: JSON files.
       tables: CSV files.
-      metadata: The first file of metadata of the hub, if there is one.
+      metadata: The first metadata file of the hub, if any.
     """
 
     counts: Counter[str]
@@ -219,7 +219,7 @@ class _FolderFiles(NamedTuple):
         )
 
     def formats(self) -> Iterator[_Found]:
-        """Yield the formats that the content of the files shows, but for captions."""
+        """Yield the formats that the content of the files has, except captions."""
         labelme, coco = self._of_documents()
         dota = self._of_images("dota", self.texts, is_dota)
         yolo = self._of_images("yolo", self.texts, _holds_yolo)
@@ -241,7 +241,7 @@ class _FolderFiles(NamedTuple):
         files: Sequence[Location],
         is_of_format: Callable[[Location], bool],
     ) -> _Found | None:
-        """Return the files of a format with a file per image, given some of their extension."""
+        """Return the files of a format with a file per image. files: a sample of an extension."""
         if not (found := [*filter(is_of_format, files)]):
             return None
         number = self.counts[_end(found[0])] * len(found) // len(files)
@@ -250,7 +250,7 @@ class _FolderFiles(NamedTuple):
     def _of_documents(self) -> tuple[_Found | None, list[Location]]:
         """Return the files of LabelMe, and those of COCO."""
         coco: list[Location] = []
-        contents: dict[str, Location] = {}  # {what a file of LabelMe holds: the first such file}
+        contents: dict[str, Location] = {}  # {content of a file of LabelMe: the first such file}
         number = 0  # of files of LabelMe
         for document in self.documents:
             if is_coco(document):

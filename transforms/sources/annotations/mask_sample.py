@@ -76,8 +76,8 @@ def check_mask_sample(
       Notes on masks that are read, but probably not as meant.
 
     Raises:
-      ConfigError: masks hold colours, and none or only others are given; or their levels are
-        ambiguous.
+      ConfigError: masks hold colours, but options give no colours or only others; or the levels of
+        masks are ambiguous.
     """
     if options.values is not None:
         return []
@@ -113,7 +113,7 @@ def check_mask_sample(
 
 
 def _read_sample(keys: Sequence[str], references: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
-    """Yield the keys and the content of some masks, without those that cannot be read."""
+    """Yield the keys and contents of a sample of masks; skip those that cannot be read."""
     order = sorted(range(len(keys)), key=keys.__getitem__)
     count = min(len(order), SAMPLED)
     places = [order[number * len(order) // count] for number in range(count)]
@@ -127,9 +127,9 @@ def _read_sample(keys: Sequence[str], references: pa.RecordBatch) -> Iterator[tu
 def _check_colours(
     sampled: Iterable[tuple[str, bytes]], options: MaskOptions, limits: ImageOptions
 ) -> None:
-    """Raise ConfigError if all masks have other colours than those of the classes.
+    """Raise ConfigError if no mask has several colours that are all those of classes.
 
-    Masks of one class, such as black ones, show nothing unless all masks are such.
+    A mask of one colour, such as black, proves nothing: other colours may still be wrong.
     """
     problem = ""
     for key, data in sampled:

@@ -35,7 +35,7 @@ class AnnotationReader(abc.ABC):
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
       beside_images: Whether names lack folders such as `images`, beside which the annotations are.
-      splits: Split of the image of each name, by the file with it, for images without a split.
+      splits: Split of the file with each name, for images without a split.
       shared: Clause on the first name of images of several splits, for messages; names are then
         unique only in their split.
     """
@@ -71,10 +71,10 @@ class AnnotationReader(abc.ABC):
         return self.classes
 
     def other_files(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return {name: key of its file} of those that hold something else, such as prose.
+        """Return {name: key of its file} of files without annotations, such as prose.
 
         Args:
-          names: Names without an image.
+          names: Names that match no image.
         """
         return {}
 

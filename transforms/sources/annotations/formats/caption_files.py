@@ -22,7 +22,7 @@ from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.folders.path_matcher import path_to_match
 
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
-_LONGEST = 1 << 20  # bytes of a file
+_LONGEST = 1 << 20  # most bytes of a file
 _SHOWN = 60  # characters of a value in a message
 
 

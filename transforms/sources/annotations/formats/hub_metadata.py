@@ -51,7 +51,7 @@ _FEW = 3  # numbers of categories in a note
 
 
 def holds_objects(file: Location) -> bool:
-    """Return whether a file of metadata begins with lines that have objects."""
+    """Return whether the first lines of a metadata file have objects."""
     with file.open_input() as data:
         return file.name == NAME and b'"objects"' in data.read(_HEAD)
 

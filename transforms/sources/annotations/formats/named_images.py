@@ -29,7 +29,7 @@ from recordmill.transforms.sources.annotations.formats.annotation_files import d
 from recordmill.transforms.sources.folders.path_names import file_split
 
 SPLIT = "split"  # name of a column that listings of files take splits from
-_SOURCE = "the names of the annotation files"  # of splits
+_SOURCE = "the names of the annotation files"  # source of splits
 _FIRST = 1000  # images of a file that are searched for beside it
 
 
@@ -85,13 +85,13 @@ def with_splits(
     """Return a listing with the splits of the files that name its images.
 
     Args:
-      listed: Its parts, with the index of each image in `splits`, -1 if no file names it.
+      listed: Its parts, and the index of each image in `splits`, -1 if no file names it.
       splits: Splits of the named images.
       keep: Whether images that no file names are kept.
 
     Returns:
-      The parts, and a part with the source of the splits and notes. Nothing changes if the listing
-      gives splits to some images, or if all named images in it have the same one.
+      The parts, and a part with the source of the splits and notes. The parts are unchanged if the
+      listing gives a split to any image, or if all named images in it have the same split.
     """
     names = pa.array([*splits, None], pa.string())
     columns = [names.take(pa.array(np.where(at < 0, len(splits), at))) for _, at in listed]
@@ -166,7 +166,7 @@ class NamedImages:
 
     Attributes:
       names: Their names, unique but for `splits`.
-      splits: Split of each image, by the names of the files that name it.
+      splits: Split of each image, from the names of the files that name it.
       shared: Clause on the first name of images of several splits, for messages.
     """
 
@@ -202,7 +202,7 @@ class NamedImages:
           where: Place in the file, for messages.
 
         Raises:
-          ConfigError: Files of several splits name it, and so does one without a split.
+          ConfigError: Files of several splits and a file without a split name the image.
         """
         name = file.beside + name
         new = len(self.names)
