@@ -293,7 +293,7 @@ class _Table(NamedTuple):
 
     @property
     def holds_colours(self) -> bool:
-        """True if it gives colours of classes, for masks."""
+        """True if the table gives the colours of classes in masks."""
         return any(self.columns >= names for names in _COLOURS)
 
     @property

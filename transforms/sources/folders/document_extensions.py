@@ -15,21 +15,21 @@ from recordmill.notes import Note, count_of
 from recordmill.option_names import option_name
 from recordmill.transforms.sources.files.input_paths import Inputs
 
-_USUAL = {"txt": 0, "text": 1, "md": 2}  # extensions of texts by preference
+_USUAL = {"txt": 0, "text": 1, "md": 2}  # extensions of documents by preference
 # Of annotations, markup, settings and programs, which seldom are documents beside texts.
 _ANNOTATIONS = "a1 a2 ann conll conllu iob json lab lbl rel srt tag tags vtt xml"
 _MARKUP = "bib css htm html js sh tex"
 _SETTINGS = "cfg conf ini toml yaml yml"
 _OTHERS = frozenset(f"{_ANNOTATIONS} {_MARKUP} {_SETTINGS}".split())
-# Folders of annotations beside that of the texts.
+# Names of folders of annotations beside the folder of texts.
 _ROLES = re.compile(r"(labels?|lbls?|lab|annotations?|annots?|annos?|ann|tags?|gt)", re.IGNORECASE)
 _MOST = 1000  # extensions; names such as `alt.atheism.53421` have many
-_HELD = 100_000  # documents that are compared
-_FILES_OF_NAME = 8  # of more files for each name, those that come first are compared
+_HELD = 100_000  # most documents that are compared
+_FILES_OF_NAME = 8  # if names have more files on average, the first documents are compared
 
 
 class _KeySample:
-    """Keys of documents: all of them, or of many those whose names have some hashes."""
+    """Keys of documents: all, or if there are many, a sample by the hashes of their names."""
 
     def __init__(self) -> None:
         self._keys: list[str] = []
@@ -56,7 +56,7 @@ class _KeySample:
 
     @property
     def scale(self) -> float:
-        """Number of documents for each one in the sample."""
+        """Number of documents divided by the number in the sample."""
         return self._count / max(len(self._keys), 1)
 
     @property
@@ -88,7 +88,7 @@ class _Pairs(NamedTuple):
 
     Attributes:
       number: Number of pairs, estimated if there are many files.
-      most: Number of the files that have one of these extensions, the one with more files.
+      most: Number of files with the more frequent of the two extensions.
       keep: The extension of the documents.
       other: The other extension.
       first: Keys of a pair.
@@ -102,11 +102,12 @@ class _Pairs(NamedTuple):
 
     @classmethod
     def most_common(cls, sample: _KeySample, *, in_folder: bool) -> Self | None:
-        """Return the pairs of the two extensions that most names have, None without pairs.
+        """Return the pairs of the two most frequent extensions, None without pairs.
 
         Args:
           sample: Documents.
-          in_folder: Whether pairs are in one folder; others are a text and its annotations.
+          in_folder: Whether the files of a pair are in one folder. If not, they are a text and its
+            annotations.
         """
         pairs: Counter[tuple[str, str]] = Counter()
         examples: dict[tuple[str, str], tuple[str, str]] = {}
@@ -128,12 +129,12 @@ class _Pairs(NamedTuple):
 
 
 class _FolderPairs(NamedTuple):
-    """Documents with equal paths but for a folder of annotations and one beside it.
+    """Pairs of documents whose paths differ only in a folder: of texts, or of annotations.
 
     Attributes:
       number: Number of pairs, estimated if there are many files.
       folder: The folder of the texts; its parents are `*`.
-      levels: Most folders around a text.
+      levels: Number of folders around the text that is deepest.
       first: Keys of a pair.
     """
 
@@ -144,8 +145,8 @@ class _FolderPairs(NamedTuple):
 
     @classmethod
     def of(cls, sample: _KeySample) -> Self | None:
-        """Return the pairs if most annotations have one; None without, or with more folders."""
-        annotations: dict[tuple[int, str], str] = {}  # {folder's place, rest of the path: key}
+        """Return the pairs; None if most annotations have none, or if there are more folders."""
+        annotations: dict[tuple[int, str], str] = {}  # {level of the folder, rest of the path: key}
         texts = []
         for key in sample.keys:
             names = key.split("/")
@@ -160,7 +161,7 @@ class _FolderPairs(NamedTuple):
         (at,) = places
         folders = {names[at] for names in texts if at < len(names) - 1}
         if len(folders) != 1:
-            return None  # they are classes
+            return None  # several folders of texts are classes
         (folder,) = folders
         pairs = [
             (annotations[rest], "/".join(names))
@@ -177,7 +178,7 @@ class _FolderPairs(NamedTuple):
 class DocumentExtensions:
     """Counts documents by extension, and pairs of documents of the same name.
 
-    They are a text and its annotations, in one folder or in two: `1.txt` and `1.ann`, or
+    A pair is a text and its annotations, in one folder or in two: `1.txt` and `1.ann`, or
     `texts/1.txt` and `annotations/1.ann`.
     """
 
@@ -186,7 +187,7 @@ class DocumentExtensions:
         self._first: dict[str, str] = {}  # {extension: key}
         self._folders: dict[str, str] = {}  # {extension: folder around its files}
         self._last: dict[str, str] = {}  # {extension: folder of its last file}
-        self._depths: Counter[str] = Counter()  # {extension: most folders around a file}
+        self._depths: Counter[str] = Counter()  # {extension: most folders around one of its files}
         self._sample = _KeySample()
 
     def add(self, key: str) -> None:
@@ -198,11 +199,11 @@ class DocumentExtensions:
             self._counts[extension] += 1
             if self._last.get(extension) != folder:
                 self._add_folder(extension, folder, key)
-        if not extension.isdecimal():  # as the number of a document is
+        if not extension.isdecimal():  # not the number of a document, as in `alt.atheism.53421`
             self._sample.add(key, stem)
 
     def _add_folder(self, extension: str, folder: str, key: str) -> None:
-        """Take the first of the files of an extension that follow each other in a folder."""
+        """Take the first of consecutive files in a folder that have an extension."""
         self._last[extension] = folder
         self._first.setdefault(extension, key)
         self._depths[extension] = max(self._depths[extension], key.count("/"))
@@ -275,7 +276,7 @@ class DocumentExtensions:
     def _notes_on_folders(
         self, pairs: _FolderPairs, inputs: Inputs, *, of_folder: bool, archived: bool
     ) -> list[Note]:
-        """Return a note on annotations in a folder of their own, as `notes`. Raises ConfigError."""
+        """Return a note on annotations in a separate folder, as `notes`. Raises ConfigError."""
         text = (
             f"{count_of(pairs.number, 'pair')} of files in {inputs}"
             f" {'differs' if pairs.number == 1 else 'differ'} by a folder alone, such as"
@@ -293,7 +294,7 @@ class DocumentExtensions:
         )
 
     def _folder_of(self, pairs: _Pairs) -> str:
-        """Return the folder of the texts beside that of the annotations; "" if there is none."""
+        """Return the folder of the texts beside the folder of annotations; "" without one."""
         first, second = (key.split("/") for key in pairs.first)
         same = itertools.takewhile(
             lambda pair: pair[0] == pair[1], zip(first, second, strict=False)
@@ -306,7 +307,7 @@ class DocumentExtensions:
 
         Args:
           inputs: The input.
-          extension: Of the files; None for all files.
+          extension: Extension of the files; None for all files.
           folder: Folder in the input that holds them.
         """
         only = inputs.single

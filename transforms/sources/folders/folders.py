@@ -199,9 +199,9 @@ def walk_files(
         to a pattern that ends in one of them.
       unused: Finders of `unused_splits`, one for each input; they get the paths of the files.
       lists: Lists that give the splits of the files.
-      on_skipped: Called with each file of a folder or an archive that is skipped by its extension,
-        or as a list.
-      is_list: Returns whether a file holds names of other files. `lists` are left out anyway.
+      on_skipped: Called with each file of a folder or an archive that is skipped because of its
+        extension, or because it is a list.
+      is_list: Returns whether a file is a list of names. `lists` are always left out.
       skip: Returns why a file or folder is skipped because of its name, None if it is not.
 
     Raises:

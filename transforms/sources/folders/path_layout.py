@@ -483,7 +483,7 @@ def _splits_from(
 
 
 def _split_of(name: str, rules: LayoutRules) -> str | None:
-    """Return the split that the name of a top folder stands for, None if it is no split."""
+    """Return the split that a top folder names, None if it names no split."""
     return canonical_split(without_images(name) if rules.with_masks else name)
 
 

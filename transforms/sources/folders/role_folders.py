@@ -23,7 +23,7 @@ _IMAGES = re.compile(
     rf"(((original|raw|source|input)[-_ ]?)?images?|imgs?|jpegimages|leftimg8bit|default){_FORMAT}",
     re.IGNORECASE,
 )
-# The same with a split: train_images, images-train.
+# Folders of images with the name of a split: train_images, images-train.
 _SPLIT_IMAGES = re.compile(
     rf"(?P<of>.+?)[-_ ]?(images?|imgs?){_FORMAT}|(images?|imgs?)[-_ ](?P<behind>.+)", re.IGNORECASE
 )
@@ -119,7 +119,7 @@ def without_image_folders(path: str) -> str:
 def without_images(name: str) -> str:
     """Return the name of a folder of images without its word for images: `train_images` is `train`.
 
-    The name of another folder stays.
+    Names of other folders are returned as they are.
     """
     if is_image_folder(name):
         return ""

@@ -65,7 +65,7 @@ class SplitLists:
             )
         self._rest = rest[0] if rest else None
         self._places = {_real_place(path) for path in self._files.values() if path != REST}
-        named = [*self._places, *self._files.values()]  # a name may be that of a link
+        named = [*self._places, *self._files.values()]  # a file may be named by a link
         self._file_names = {os.path.basename(place) for place in named}
         self._lines: dict[str, _Line] = {}
         for split, path in self._files.items():
@@ -171,7 +171,7 @@ class SplitLists:
 
 
 def _real_place(path: str) -> str:
-    """Return a path without links, or a URI as it is."""
+    """Return a path with links resolved, or a URI unchanged."""
     place = Location.parse(path)
     return os.path.realpath(place.local_path) if place.is_local else str(place)
 
@@ -189,7 +189,7 @@ def _fields_advice(lines: Sequence[str]) -> str:
 
 
 def cut_fields(count: int) -> str:
-    """Return the script of sed that removes the last fields of each line."""
+    """Return a sed script that removes the last fields of each line."""
     return rf"s/([[:space:]]+[^[:space:]]+){{{count}}}[[:space:]]*$//"
 
 

@@ -23,28 +23,28 @@ from recordmill.transforms.sources.folders.split_lists import cut_fields
 
 _EXTENSIONS = ("txt", "lst", "list")
 _FOLDERS = (".", "meta", "splits", "split", "lists")  # usual folders of lists beside the files
-_MOST = 1000  # files of an input or a folder that may be lists
-_DEEPEST = 100  # folders in a line
-_LINES = 5  # of a list that are compared with the files
+_MOST = 1000  # most files of an input or a folder that are checked
+_DEEPEST = 100  # most folders in a line
+_LINES = 5  # lines of a list that are compared with the files
 _READ = 1 << 16  # bytes at the beginning of a list
-_FIELDS = 8  # numbers after a name, at most
-_SPECIAL, _ESCAPED = re.compile(r"[][\\/.*^$|+?(){}]"), r"\\\g<0>"  # in expressions of sed
+_FIELDS = 8  # most numbers after a name
+_SPECIAL, _ESCAPED = re.compile(r"[][\\/.*^$|+?(){}]"), r"\\\g<0>"  # in sed expressions
 _NUMBERS = re.compile(r"([-+]?\d+\s*)*")
 
 
 class UnreadLists:
-    """Finds files whose names are those of splits, and whose lines name files of the input."""
+    """Finds lists: files with names of splits whose lines name files of the input."""
 
     def __init__(
         self, inputs: Inputs, roots: Iterable[InputRoot], *, of_masks: bool, beside: bool
     ) -> None:
-        """Begin without any list.
+        """Begin without lists.
 
         Args:
           inputs: The inputs.
           roots: The same on their filesystems.
-          of_masks: Whether the images have masks, for which Pascal VOC has lists of its own.
-          beside: Whether to look for lists around the inputs as well.
+          of_masks: Whether the images have masks, for which Pascal VOC has separate lists.
+          beside: Whether to look for lists around the inputs, too.
         """
         self._inputs = inputs
         self._task = "Segmentation" if of_masks else "Main"  # folder of Pascal VOC's lists
@@ -56,7 +56,7 @@ class UnreadLists:
         self._first = ""  # path of a record
 
     def is_list(self, root: InputRoot, file: File) -> bool:
-        """Return whether the first lines of a file with the name of a split name other files."""
+        """Return whether a file has the name of a split, and its first lines name other files."""
         folder, _, name = file.key.rpartition("/")
         extension = f".{name.rpartition('.')[2]}"
         if extension[1:].lower() not in _EXTENSIONS or file_split(name) is None:
@@ -71,7 +71,7 @@ class UnreadLists:
         return bool(lines) and all(_edits_of(line, places, extension) is not None for line in lines)
 
     def skip(self, root: InputRoot, file: File) -> None:
-        """Take a file of an input that is no record."""
+        """Take a file of an input that is not read as a record."""
         extension = file.key.rpartition(".")[2].lower()
         if extension not in _EXTENSIONS or not root.root.is_local or Member.of(file.path):
             return
@@ -136,7 +136,7 @@ class UnreadLists:
     def _choose(
         self, candidates: Iterable[_Candidate], around: Sequence[str]
     ) -> Mapping[str, _List]:
-        """Return {split: its list}. All are in one folder, and named alike."""
+        """Return {split: its list}. All lists are in one folder and have names of the same form."""
         chosen: dict[tuple[str, bool], dict[str, _List]] = {}
         for one in candidates:
             of_kind = chosen.setdefault((os.path.dirname(one.path), one.has_other_words), {})
@@ -163,14 +163,14 @@ class _Candidate(NamedTuple):
 
 
 class _List(NamedTuple):
-    """A list. remedy: what to do with its lines before it is used; "" if nothing."""
+    """A list. remedy: edits that its lines need, for messages; "" if none."""
 
     shown: str
     remedy: str
 
 
 def _remedy(path: str, places: Sequence[str], extension: str) -> str | None:
-    """Return what makes the lines of a file names of records; None if the file is no list.
+    """Return the edits that turn the lines of a file into names; None if it is no list.
 
     Args:
       path: The file.
@@ -182,7 +182,7 @@ def _remedy(path: str, places: Sequence[str], extension: str) -> str | None:
 
 
 def _edits_of(line: str, places: Sequence[str], extension: str) -> str | None:
-    """Return what makes a line the name of a record, as `_remedy`; None if it names none."""
+    """Return the edits that turn a line into a name, as `_remedy`; None if it names no record."""
     for fields in range(_FIELDS):
         name, *numbers = line.rsplit(None, fields)
         if len(numbers) < fields or "\0" in name:
@@ -195,7 +195,7 @@ def _edits_of(line: str, places: Sequence[str], extension: str) -> str | None:
 
 
 def _foreign(name: str, places: Sequence[str], extension: str) -> str | None:
-    """Return the beginning of a name before the path of a record; None if it names no record."""
+    """Return the part of a name before the path of a record; None if it names no record."""
     parts = name.replace("\\", "/").split("/")
     # Lists made elsewhere have other folders before the path.
     for start in range(len(parts) if len(parts) < _DEEPEST else 0):
@@ -212,7 +212,7 @@ def _foreign(name: str, places: Sequence[str], extension: str) -> str | None:
 
 
 def _edits(before: str, fields: int) -> str:
-    """Return what to remove from the lines of lists, and a command for it; "" if nothing."""
+    """Return a description of edits of lines, with a command; "" without edits."""
     what, scripts = [], []
     if before:
         what.append(f"{before!r} is removed from the beginning of their lines")
@@ -230,7 +230,7 @@ def _folders_in(path: str) -> Sequence[str]:
         with os.scandir(path) as entries:
             return sorted(one.path for one in entries if one.is_dir())[:_MOST]
     except OSError:
-        return ()  # the walk reports it
+        return ()  # the walk of the input reports the error
 
 
 def _lines(path: str) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _lines(path: str) -> Iterator[str]:
         with open(path, "rb") as file:
             text = file.read(_READ).decode("utf-8-sig", "replace")
     except OSError:
-        return  # no record depends on it
+        return  # a list that cannot be read only costs a note
     yield from itertools.islice(
         (line.strip() for line in text.splitlines() if line.strip()), _LINES
     )

@@ -39,14 +39,14 @@ class _Level:
 
 
 class UnusedSplits:
-    """Finds names of splits where no rule looks for them.
+    """Finds names of splits that no rule reads.
 
-    They are the names of folders below the top folders (`cat/train`), or parts of the names of top
+    These are names of folders below the top folders (`cat/train`), or parts of the names of top
     folders (`seg_train`) or of files (`trainA.csv`).
 
     archived: whether the folders are those in archives. decided: whether the user chose the top
-    folders as the splits; then names below them are no error. of_files: whether names of files may
-    name splits. advise_masks: whether some of the folders may be meant for masks.
+    folders as the splits; then names below them are no error. of_files: whether files may name
+    splits. advise_masks: whether some of the folders may be meant for masks.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class UnusedSplits:
         return None
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note on the first kind of names of splits, unless there is a `problem`."""
+        """Yield a note on the first kind of such names that occurs, unless there is a `problem`."""
         for text in (self._on_levels(), self._on_tops(), self._on_files()):
             if text is not None:
                 yield Note("splits", text)

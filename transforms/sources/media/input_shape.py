@@ -102,7 +102,7 @@ def shape_of_texts(
     Args:
       inputs: The inputs.
       format: Format of rows.
-      by_line: Whether the lines of text files are documents; then a text file is no file of rows.
+      by_line: Whether the lines of text files are documents; then text files are not files of rows.
       by_path: Whether an option says that rows name files.
       of_texts: Whether an option names columns of texts.
       others: Columns with another role, and columns to ignore.

@@ -89,7 +89,7 @@ def listed_documents(
 
     Args:
       inputs: The listings.
-      row_format: Format of the listings, which gives the encoding and the limit of documents, too.
+      row_format: Format of the listings. It also gives the encoding and the limit of documents.
       worker_limits: Limits of an encoder process.
       **fields: Further fields of `FileList`.
 

@@ -54,8 +54,8 @@ class Block:
 
     data: bytes of the rows.
     ends: end offset of each row in data, with its line break, int64[n]. The last row may have none.
-    spanning: indices of the rows with a value that spans lines whose lines may be rows, because
-    each has as many delimiters as the row, and no quote is doubled, int64[m].
+    spanning: indices of the rows with a value that spans lines, if each line may be a row, because
+    it has as many delimiters as the row, and no quote is doubled, int64[m].
     trailing: indices of the rows with text after a closing quote, int64[m].
     spaced: indices of the rows with a quote that would open a value without the spaces before it,
     int64[m].
@@ -176,12 +176,12 @@ def _rows_of_possible_rows(
     raw: npt.NDArray[np.uint8],
     rules: QuoteRules,
 ) -> IntArray:
-    """Return the indices of the rows with a value that spans lines whose lines may be rows.
+    """Return the indices of rows with values that span lines, if each line may be a row.
 
     Args:
       lines: End offsets of all lines.
-      held: Those of the lines that end in a value.
-      ends: Those of the rows.
+      held: End offsets of the lines that end inside a value.
+      ends: End offsets of the rows.
       opening: Offsets of opening quotes.
       closing: Offsets of closing quotes.
       raw: The data.

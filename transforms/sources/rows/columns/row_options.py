@@ -62,7 +62,7 @@ def options_in(holder: Any) -> dict[str, Any]:
 
 
 def named_columns(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns, or patterns, to which options of `RowOptions` give a role or none."""
+    """Return the columns, or patterns, that options of `RowOptions` give a role or drop."""
     roles = ("label_column", "split_column", "group_column", "key_column", "weight_column")
     given = (options.get(name) for name in roles)
     return (*filter(None, given), *options.get("drop_columns", ()))

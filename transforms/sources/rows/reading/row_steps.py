@@ -156,7 +156,7 @@ class RowSteps(RowOptions):
 
     @property
     def _inputs_of_rows(self) -> Inputs:
-        """The input, with the facts that the paths of its files give."""
+        """The input, with the facts from the paths of its files."""
         return self.inputs
 
     @property

@@ -180,7 +180,7 @@ class FileList(PathOptions, RowReferences):
         return (self._with_groups(rows, str(layout.roles.main)) for rows in found)
 
     def _with_groups(self, rows: Rows, main: str) -> Rows:
-        """Return rows with a column of groups, which the paths in the column `main` give."""
+        """Return rows with a column of groups, from the paths in the column `main`."""
         fact = PathFact.parse("group_from", str(self.inputs.group_from))
         paths = rows.columns[main].dictionary_encode()
         groups = []
@@ -265,7 +265,7 @@ class _NamedFiles(References):
         self._lists = SplitLists.of(listing.inputs)
         self._first: list[str] = []  # keys of the first rows, and whether any has a group
         self._grouped = False
-        self._backslashes = 0  # rows whose backslashes were read as slashes
+        self._backslashes = 0  # rows whose paths had backslashes that were read as slashes
         self._first_backslash = ""  # path of the first of them
 
     def keys(self, rows: Rows, roles: ColumnRoles, file: File) -> pa.Array:
@@ -348,7 +348,7 @@ class _NamedFiles(References):
         return self._stats[root]
 
     def _paths(self, rows: Rows, file: File) -> pa.Array:
-        """Return the paths of rows, with slashes for backslashes where only that is a file.
+        """Return the paths of rows, with slashes for backslashes if only that path is a file.
 
         Raises:
           ConfigError: Both are files.

@@ -45,7 +45,7 @@ class DocumentFormat:
 
     Attributes:
       encoding: Encoding of all files; a byte order mark is dropped.
-      max_row_bytes: Size above which a document is rejected.
+      max_row_bytes: Largest size of a document; larger ones are rejected.
     """
 
     encoding: str
@@ -53,7 +53,7 @@ class DocumentFormat:
 
     @functools.cached_property
     def lines(self) -> FileFormat:
-        """The format of files whose lines are documents. Raises ConfigError for the encoding."""
+        """The format of files whose lines are documents. Raises ConfigError for its encoding."""
         row_format = RowFormat(
             format="lines", encoding=self.encoding, max_row_bytes=self.max_row_bytes
         )

@@ -113,7 +113,7 @@ class TextFolder(RowSource):
 
     def _check_together(self) -> None:
         check_paths(self.input)
-        self._documents.lines  # noqa: B018, it validates the encoding
+        self._documents.lines  # noqa: B018 (validates the encoding)
 
     @property
     def unique_keys(self) -> bool:
@@ -192,7 +192,7 @@ class TextFolder(RowSource):
         of_folder = any(one.root.is_folder for one in self._laid_out)
         archived = any(one.archives is not None for one in self._laid_out)
         if not found.totals["rows"]:
-            unlabelled.notes(inputs, of_folder=of_folder, archived=archived)  # annotations go first
+            unlabelled.notes(inputs, of_folder=of_folder, archived=archived)  # annotations first
             raise ConfigError(no_files_message(inputs, found))
         notes += unread.notes() if splits is None else ()
         notes += [] if lists is None else lists.close(inputs)

@@ -50,10 +50,10 @@ from recordmill.transforms.sources.rows.values.record_rows import RecordRows
 _TEXTS = ("text", "sentence", "message", "body", "content", "document", "review", "comment", "sms",
           "tweet", "description", "title", "comment_text")  # fmt: skip
 _KEYS = re.compile(r"(.*[_ ])?(id|ids|uuid|guid|key|index)", re.IGNORECASE)
-_PROBED = 100  # values, most of which may be names of files
+_PROBED = 100  # first values of a column that are checked for names of files
 _LONGEST = 1024  # characters of the name of a file
 _NAMED = 4  # files in a message
-_BEGINNING = 1 << 16  # bytes of a table in which paths are looked for
+_BEGINNING = 1 << 16  # first bytes of a table that are checked for paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -256,7 +256,7 @@ class TextRows(RecordRows):
 
 
 def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) -> str | None:
-    """Return the column of a table that lists text files; None if it holds texts, or neither.
+    """Return the column with the paths of text files; None without one, or beside texts.
 
     The column has a usual name of paths, most of its first values are paths of text files, and no
     column has a usual name of texts.
@@ -272,7 +272,7 @@ def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) ->
             return None
         names = [*(file.header() or file.column_types(section, None))]
     except ConfigError:
-        return None  # the source of rows reports it
+        return None  # the source of rows reports the error
     left = [name for name in names if not columns_of(others, [name])]
     column = _column_of(PATHS, left)
     if column is None or _column_of(_TEXTS, left) is not None:
@@ -282,7 +282,7 @@ def column_of_paths(file: RowFile, folder: Location, others: Collection[str]) ->
 
 
 def _column_of(usual: Iterable[str], names: Sequence[str]) -> str | None:
-    """Return the column with the first of some usual names, None without any."""
+    """Return the column with the first usual name that occurs, None without any."""
     by_name = {name.lower(): name for name in reversed(names)}
     return next((by_name[name] for name in usual if name in by_name), None)
 
