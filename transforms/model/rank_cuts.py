@@ -36,7 +36,7 @@ class Histogram:
     counts: Counts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle compressed counts: most are 0, and an element must not be too large for Flink."""
+        """Pickle compressed counts: most are 0, and Flink fails on large elements."""
         return _unpack, (self.labels, zlib.compress(self.counts.tobytes(), 1))
 
     @classmethod

@@ -26,7 +26,7 @@ class Shape(NamedTuple):
       payload: Location of the data of a record. self: the file itself. named: a file that a row
         names. held: a value in a row. placed: a range of a TFRecord file. values: the values of a
         row. document: a text file.
-      column: Column with the files, of tables that hold files, or with the paths of texts.
+      column: Column with the files of a table that holds files, or with the paths of text files.
     """
 
     rows: Literal["file", "table", "record"]

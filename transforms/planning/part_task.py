@@ -61,8 +61,8 @@ class DataProfile:
 def write_pieces(values: Iterable[Any], staging: Staging) -> tuple[Piece, ...]:
     """Return values, packed by `array_pickle`, as pieces: inline if small, or in a staged file.
 
-    They are elements of the pipeline, and Flink fails on those that exceed its sort buffer. The
-    profile of one part can have many MiB, and that of all parts more.
+    Pieces are elements of the pipeline, and Flink fails on elements that exceed its sort buffer.
+    The profile of one part can have many MiB, and the sum of all parts more.
     """
     packed = [array_pickle.dumps(value) for value in values]
     if sum(map(len, packed)) <= limits.INLINE_BYTES:

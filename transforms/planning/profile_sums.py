@@ -1,8 +1,8 @@
 """Sums of the profiles of all parts, by groups of columns.
 
-The profile of a part can be larger than its rows. So larger ones are in files of the staging
-folder, and each group of columns is summed by itself in an encoder process. The conclusions from a
-group, such as the messages of its statistics, are small.
+The profile of a part can be larger than its rows. So large profiles are files in the staging
+folder, and an encoder process sums each group of columns by itself. The conclusions from a group,
+such as the messages of its statistics, are small.
 """
 
 from __future__ import annotations

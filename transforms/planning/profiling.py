@@ -173,7 +173,7 @@ def _conclude(
 
 
 class _Sums:
-    """Sums and concludes from profiles, in an encoder process if they are in files."""
+    """Sums profiles and draws conclusions, in an encoder process if the profiles are in files."""
 
     def __init__(self, profiling: Profiling) -> None:
         self._staging = profiling.staging

@@ -88,7 +88,7 @@ class CutWindows(beam.PTransform):
         surveys = parts | "SurveyTimes" >> beam.Map(_survey, **options).with_output_types(
             TimeSurvey
         )
-        # Not CombineGlobally: the sum over a bundle of many parts would be too large for Flink.
+        # Not CombineGlobally: Flink fails on large elements, such as the sum of many parts.
         found = (
             parts.pipeline
             | "Once" >> beam.Impulse()

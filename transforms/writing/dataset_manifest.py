@@ -170,7 +170,7 @@ def publish_dataset(
 
 
 def _staged_names(infos: Iterable[ShardInfo]) -> dict[str, str]:
-    """Return {name of a file: its name in staging} for the shards and their indexes."""
+    """Return {name: name in staging} of the shards and their indexes."""
     names = {}
     for info in infos:
         names[info.shard.file] = info.staged_shard

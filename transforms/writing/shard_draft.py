@@ -3,7 +3,7 @@
 A run that was killed leaves both. The next attempt copies the chunks that the journal describes,
 each checked by its hash, and encodes from the first missing row on, so that the shard gets the same
 bytes. Only local file systems keep half-written files; in object stores a draft has no journal.
-There each attempt writes under a name of its own, which stays: a move would copy the file.
+There each attempt writes under a unique name, and the file keeps it: a move would copy the file.
 
 An entry of the journal is a header (sizes of entry and chunk, hash of the chunk's bytes, digest of
 the rows up to its last one), an Arrow stream of one row with all other fields of the chunk, and a
@@ -129,7 +129,7 @@ class ShardDraft:
             (self._folder / name).delete(missing_ok=True)
 
     def draft_of(self, place: Location, suffix: str = "tmp") -> Location:
-        """Return where this attempt writes a file of the shard. place: of the complete file."""
+        """Return the place to which this attempt writes a file. place: of the complete file."""
         if self.attempt:
             return place
         return self._folder / f"{self._name.removesuffix('.tmp')}.{suffix}"

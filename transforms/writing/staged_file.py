@@ -11,7 +11,7 @@ from recordmill.storage.files import Location
 class StagedFile:
     """A file that is moved to its place once it is complete.
 
-    place: of the complete file. draft: place of the file until then; the same if it stays there.
+    place: of the complete file. draft: place until then; equal to `place` if the file is not moved.
     """
 
     def __init__(self, place: Location, draft: Location) -> None:
