@@ -127,7 +127,7 @@ def _read_sample(keys: Sequence[str], references: pa.RecordBatch) -> Iterator[tu
 def _check_colours(
     sampled: Iterable[tuple[str, bytes]], options: MaskOptions, limits: ImageOptions
 ) -> None:
-    """Raise ConfigError if no mask has several colours that are all those of classes.
+    """Raise ConfigError if masks have colours of no class, unless one of several colours fits.
 
     A mask of one colour, such as black, proves nothing: other colours may still be wrong.
     """
