@@ -80,10 +80,11 @@ def test_tables_of_captions_may_lack_a_header(photos, tmp_path, name, lines):
     assert note.endswith("there is no header line: lines are read as image, caption")
 
 
-@pytest.mark.parametrize("name", ["captions.csv", "captions.txt"])
+@pytest.mark.parametrize("name", ["captions.csv", "captions.txt", "Flickr8k.token.txt"])
 def test_the_error_of_a_folder_names_its_table(photos, tmp_path, capfd, name):
     table = tmp_path / "in" / name
-    table.write_text("\n".join([*TABLES["captions.txt"], ""]))
+    lines = TABLES["Flickr8k.token.txt" if "token" in name else "captions.txt"]
+    table.write_text("\n".join([*lines, ""]))
     argv = ["--input", photos, *SPLIT]
     out = tmp_path / "none"
     assert images("--output", out, *argv, "--annotations", table.parent) == 2

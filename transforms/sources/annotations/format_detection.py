@@ -115,15 +115,15 @@ def _of_folder(place: Location) -> GuessedFormat | None:
         return GuessedFormat(form, [*filter(holds_captions, tables)])
     if any(map(holds_captions, files.metadata)):
         return GuessedFormat("captions")
-    if files.counts["txt"] and not (files.texts and all(map(_is_prose, files.texts))):
-        return GuessedFormat("yolo")  # its reader describes what is wrong
-    if files.counts["xml"]:
-        return GuessedFormat("voc")
     if (table := next(filter(holds_captions, (*files.tables, *files.texts)), None)) is not None:
         raise ConfigError(
             f"{option_name('annotations', place)}: {table.name} in the folder holds the"
             f" captions of many images: pass {option_name('annotations', table)}"
         )
+    if files.counts["txt"] and not (files.texts and all(map(_is_prose, files.texts))):
+        return GuessedFormat("yolo")  # its reader describes what is wrong
+    if files.counts["xml"]:
+        return GuessedFormat("voc")
     if files.texts:
         raise ConfigError(
             f"{option_name('annotations', place)}: .txt files such as {files.texts[0]} hold no"
