@@ -115,7 +115,7 @@ class PoolConfig:
         metavar="FILE",
         help="File with a secret; only its owner may be able to read it. Anyone who has the secret"
         " can run code on this machine. Processes of the same user and of root on the loopback"
-        " address are not asked for it; without it the pool serves only these.",
+        " address do not need it. Without it the pool serves only these processes.",
     )
     port: int = option(50000, group=_POOL, help="Port to listen on; 0 picks a free port.")
 

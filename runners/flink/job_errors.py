@@ -21,7 +21,7 @@ _LOST_MANAGER = re.compile(
     r"|remote task manager '([^'/\s]+?)[/:]"
 )
 _NO_ANSWER = re.compile(r"([^\s/:]+)/[0-9a-f.:]+:(\d+)\Z")  # NAME/ADDRESS:PORT
-_GOES_ON = "its tasks go on when it is back, or in free slots of other TaskManagers"
+_GOES_ON = "its tasks continue when it is back, or in free slots of other TaskManagers"
 
 
 class LostJobError(RunError):
@@ -71,7 +71,7 @@ def failure_cause(failure: TaskFailure, *, pool: str) -> str:
 def _cluster_cause(failure: JobFailure) -> str | None:
     """Return a clause on the machine of the cluster that Flink has lost, or None."""
     if lost := _LOST_MANAGER.search(failure.message):
-        return f"the TaskManager at {lost[1] or lost[2]} does not answer any more"
+        return f"the TaskManager at {lost[1] or lost[2]} no longer answers"
     place = _NO_ANSWER.search(failure.message)
     if place is not None and _NO_CONNECTION.search(failure.message):
         return f"nothing answers at {place[1]}:{place[2]}, where a TaskManager or a worker ran"

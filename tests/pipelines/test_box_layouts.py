@@ -503,7 +503,7 @@ def test_names_of_annotation_files_give_the_splits_of_images_without_one(form, w
     assert splits == dict.fromkeys(train, "train") | {"3.png": "validation"}
     assert (other is None) == (whole is None)
     notes = [note for note in made.manifest.notes if note.code == "splits"]
-    text = "1 image is in no annotation file with the name of a split, and is divided by --splits"
+    text = "1 image is divided by --splits, because no annotation file of a split names it"
     assert notes == ([] if whole is None else [text])
     made = make(tmp_path / "none", *given, "--split-from", "none", "--splits", "test=1", *_WHOLE)
     assert list(made.manifest.splits) == ["test"]
@@ -529,7 +529,7 @@ def test_texts_of_yolo_without_boxes_or_an_image_are_left_out_with_a_note(tmp_pa
     made = make(tmp_path / "out", *given)
     assert found(made)[0] == {"images/0.png": [("cat", (10, 6, 30, 24))]}
     notes = [note for note in made.manifest.notes if note.code == "annotations"]
-    text = "2 texts in in hold no annotations, match no image and were not read:"
+    text = "2 text files in in were not read, because they hold no annotations and match no image:"
     assert notes == [f"{text} 'captions.txt', 'labels/notes.txt'"]
     put(root, {"labels/named.txt": "cat 0.5 0.5 0.1 0.1", "labels/numbers.txt": "0 1"})
     made = make(tmp_path / "more", *given, "--max-reject-fraction", 1)

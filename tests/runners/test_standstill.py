@@ -216,19 +216,19 @@ POOL = (
         (
             "org.apache.flink.runtime.jobmaster.JobMasterException: TaskManager with id"
             " tm-3.local:41547-e21442 is no longer reachable.\n\tat a.B(C.java:1)",
-            "the TaskManager at tm-3.local does not answer any more (on tm-2): its tasks go on"
+            "the TaskManager at tm-3.local no longer answers (on tm-2): its tasks continue"
             " when it is back, or in free slots of other TaskManagers",
         ),
         (
             "a.B: Connection unexpectedly closed by remote task manager 'tm-3/10.0.0.3:37043 ["
             " tm-3:41547-e21442 ] '. This might indicate that the remote task manager was lost.",
-            "the TaskManager at tm-3 does not answer any more (on tm-2): its tasks go on when it is"
+            "the TaskManager at tm-3 no longer answers (on tm-2): its tasks continue when it is"
             " back, or in free slots of other TaskManagers",
         ),
         (
             POOL.replace(":50000", ":37043"),
             "nothing answers at localhost:37043, where a TaskManager or a worker ran (on tm-2): its"
-            " tasks go on when it is back, or in free slots of other TaskManagers",
+            " tasks continue when it is back, or in free slots of other TaskManagers",
         ),
         (
             POOL,

@@ -135,8 +135,8 @@ class _Header(NamedTuple):
         if any(len(places) != 1 for places in found):
             if len(columns) > len(found) and not line.startswith("#"):
                 raise ValueError(
-                    f"the first line, {line[:60]!r}, names no columns of red, green and blue: name"
-                    " them r, g and b, in the order that they have"
+                    f"the first line, {line[:60]!r}, names no columns of red, green and blue:"
+                    " rename these columns to r, g and b"
                 )
             return None
         (red,), (green,), (blue,) = found

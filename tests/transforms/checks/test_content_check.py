@@ -41,8 +41,9 @@ def check(folder, *, contents=True, at_once=False):
         table_schema = schema(columns)
         table = pa.table({name: columns[name] for name in table_schema.names}, schema=table_schema)
         shard = types.SimpleNamespace(file=f"{split}.tfrecord-00000-of-00001", records=count)
-        staging.place(index_of(shard.file)).write_bytes(index_bytes(table))
-        info = types.SimpleNamespace(split=split, shard=shard)
+        index = index_of(shard.file)
+        staging.place(index).write_bytes(index_bytes(table))
+        info = types.SimpleNamespace(split=split, shard=shard, staged_index=index)
         for bucket, found in hash_halves((info, sum(SIZES.values())), staging=staging):
             buckets.setdefault(bucket, []).append(found)
     if at_once:

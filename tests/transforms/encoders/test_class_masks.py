@@ -262,8 +262,11 @@ def test_colours_that_no_mask_has_are_an_error_that_tells_how_lines_were_read(tm
     given += ("--mask-colours", tmp_path / "colours.txt")
     assert images("--output", tmp_path / "out", *given) == 2
     error = " ".join(capfd.readouterr().err.split())
-    assert "no sampled mask has only these colours: 'x/0.png': the colour 255,0,0 of" in error
-    assert "which is read as 0,0,0; 1,255,0; 2,0,255; 3,0,0. Lines of numbers are read as" in error
+    expected = "no sampled mask of several classes has only colours of this file: 'x/0.png': the"
+    assert f"{expected} colour 255,0,0 of" in error
+    assert (
+        "The file is read as 0,0,0; 1,255,0; 2,0,255; 3,0,0; lines of numbers are read as" in error
+    )
     (tmp_path / "colours.txt").write_text("id r g b\n0 0 0 0\n1 255 0 0\n2 0 255 0\n3 0 0 255\n")
     assert images("--output", tmp_path / "out", *given) == 0
 

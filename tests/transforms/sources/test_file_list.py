@@ -406,8 +406,7 @@ def test_backslashes_separate_folders_if_only_that_is_a_file(
     }
     notes = [note for part in FileList(path=listing).scan() for note in part.notes]
     assert [str(note) for note in notes if note.code == "backslashes"] == [
-        f"3 paths of l{end} with backslashes, such as in\\c d.jpg, were read with / between the"
-        " folders"
+        f"3 paths of l{end} have backslashes, such as in\\c d.jpg, which were read as /"
     ]
 
 

@@ -945,7 +945,7 @@ def test_annotations_beside_texts_are_no_documents(end: str, tmp_path: pathlib.P
     for number in range(4):
         write(tmp_path / f"{number}.txt", "x")
         write(tmp_path / f"{number}.{end}", "x")
-    pairs = "4 pairs of files in .* differ by the extension alone, such as 0.* and 0.*"
+    pairs = "4 pairs of files in .* differ only in the extension, such as 0.* and 0.*"
     only = rf"{pairs}: if only the .txt are documents, pass --input '?{tmp_path}/\*.txt'?; if both"
     for documents in ("file", "line"):
         with pytest.raises(ConfigError, match=only):
@@ -968,7 +968,7 @@ def test_annotations_beside_texts_are_no_documents(end: str, tmp_path: pathlib.P
 def test_annotations_that_do_not_follow_their_texts(tmp_path: pathlib.Path) -> None:
     for name in ("1.a1", "1.a2", "1.ann", "1.b.txt", "1.txt", "2.txt"):
         write(tmp_path / name, "x")
-    found = f"1 pair of files in {tmp_path} differs by the extension alone, such as 1.a1 and 1.txt"
+    found = f"1 pair of files in {tmp_path} differs only in the extension, such as 1.a1 and 1.txt"
     (note,) = read_tree(tmp_path).notes
     assert note == f"{found}: --input '{tmp_path}/*.txt' reads only the .txt"
     (tmp_path / "1.b.txt").unlink()
@@ -983,7 +983,7 @@ def test_annotations_in_another_folder_are_no_documents(deep: str, tmp_path: pat
         write(tmp_path / f"annotations/{deep}{number}.json", "{}")
     stars = "**/*" if deep else "*"
     expected = (
-        f"3 names of .txt files in {tmp_path} are also those of .json files in other folders, such"
+        f"3 .txt files in {tmp_path} have the same names as .json files in other folders, such"
         f" as annotations/{deep}0.json and texts/{deep}0.txt: if only the .txt are documents, pass"
         f" --input '{tmp_path}/texts/{stars}.txt'; if both are, pass --input '{tmp_path}/**/*'"
     )
@@ -995,7 +995,7 @@ def test_annotations_in_another_folder_are_no_documents(deep: str, tmp_path: pat
     for number in range(1, 3):
         (tmp_path / f"annotations/{deep}{number}.json").unlink()
     (note,) = read_tree(tmp_path).notes
-    assert note.startswith(f"1 name of .txt files in {tmp_path} is also that of .json files in")
+    assert note.startswith(f"1 .txt file in {tmp_path} has the same name as .json files in")
 
 
 @pytest.mark.parametrize(
@@ -1015,7 +1015,7 @@ def test_annotations_with_the_extension_of_their_texts_are_no_documents(
             write(tmp_path / f"{around}{folder}/{deep}{number}.txt", "x")
     first = [f"{around}{folder}/{deep}0.txt" for folder in (other, "texts")]
     expected = (
-        f"3 pairs of files in {tmp_path} differ by a folder alone, such as {' and '.join(first)}:"
+        f"3 pairs of files in {tmp_path} differ only in a folder, such as {' and '.join(first)}:"
         f" if only the texts are documents, pass --input {shlex.quote(f'{tmp_path}/{only}')}; if"
         f" both are, pass --input '{tmp_path}/**/*'"
     )
@@ -1035,7 +1035,7 @@ def test_annotations_of_unlabelled_texts_are_reported_first(tmp_path: pathlib.Pa
     for split in ("train", "test"):
         for end in ("a1", "txt"):
             write(tmp_path / f"{split}/1.{end}", "x")
-    with pytest.raises(ConfigError, match=r"2 pairs of files in .* differ by the extension alone"):
+    with pytest.raises(ConfigError, match=r"2 pairs of files in .* differ only in the extension"):
         read_tree(tmp_path)
     for split in ("train", "test"):
         (tmp_path / f"{split}/1.a1").unlink()
@@ -1097,7 +1097,7 @@ def test_pairs_among_many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     for end in ("ann", "txt"):
         for number in range(5000):
             found.add(f"{end}s/{number}.{end}")
-    with pytest.raises(ConfigError, match=r"^([\d,]+) names of \.txt files in texts") as caught:
+    with pytest.raises(ConfigError, match=r"^([\d,]+) \.txt files in texts have") as caught:
         found.notes(Inputs.of("texts"), of_folder=True, archived=False)
     count = int(str(caught.value).split(" ")[0].replace(",", ""))
     assert 4000 < count < 6000
@@ -1107,7 +1107,7 @@ def test_pairs_among_many_documents(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("text.txt", "meta.json"):
             found.add(f"{number}/{name}")
         found.add(f"{number}/text.ann")
-    with pytest.raises(ConfigError, match=r"^[\d,]+ pairs of files in texts differ by the ext"):
+    with pytest.raises(ConfigError, match=r"^[\d,]+ pairs of files in texts differ only in the"):
         found.notes(Inputs.of("texts"), of_folder=True, archived=False)
     assert len(found._sample._keys) <= 101
 

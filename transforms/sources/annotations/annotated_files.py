@@ -186,9 +186,11 @@ class AnnotatedFiles:
         """Yield a note on files without annotations that match no image."""
         if files:
             one = len(files) == 1
-            verbs = ("holds", "matches", "was") if one else ("hold", "match", "were")
-            text = f"{count_of(len(files), 'text')} in {self.where} {verbs[0]} no"
-            text += f" {self.wording.noun}, {verbs[1]} no image and {verbs[2]} not read"
+            was, it, holds, matches = (
+                ("was", "it", "holds", "matches") if one else ("were", "they", "hold", "match")
+            )
+            text = f"{count_of(len(files), 'text file')} in {self.where} {was} not read, because"
+            text += f" {it} {holds} no {self.wording.noun} and {matches} no image"
             more = ", ..." if len(files) > _SHOWN else ""
             yield Note("annotations", f"{text}: {_quoted(files[:_SHOWN])}{more}")
 

@@ -143,9 +143,10 @@ def _check_colours(
         given = [",".join(map(str, colour[:3])) for colour in options.colours]
         more = ", ..." if len(given) > _LISTED else ""
         raise ConfigError(
-            f"{option_name('mask_colours')}: no sampled mask has only these colours:"
-            f" {problem}, which is read as {'; '.join(given[:_LISTED])}{more}. Lines of numbers"
-            " are read as R G B NAME, unless the first line names the columns, as in id r g b name"
+            f"{option_name('mask_colours')}: no sampled mask of several classes has only"
+            f" colours of this file: {problem}. The file is read as"
+            f" {'; '.join(given[:_LISTED])}{more}; lines of numbers are read as R G B NAME, unless"
+            " the first line names the columns, as in id r g b name"
         )
 
 

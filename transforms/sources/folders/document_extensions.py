@@ -236,14 +236,14 @@ class DocumentExtensions:
             one = found.number == 1
             if found is in_others:
                 text = (
-                    f"{count_of(found.number, 'name')} of .{found.keep} files in {inputs}"
-                    f" {'is' if one else 'are'} also {'that' if one else 'those'} of"
+                    f"{count_of(found.number, f'.{found.keep} file')} in {inputs}"
+                    f" {'has' if one else 'have'} the same {'name' if one else 'names'} as"
                     f" .{found.other} files in other folders"
                 )
             else:
                 text = (
                     f"{count_of(found.number, 'pair')} of files in {inputs}"
-                    f" {'differs' if one else 'differ'} by the extension alone"
+                    f" {'differs' if one else 'differ'} only in the extension"
                 )
             text += f", such as {' and '.join(found.first)}"
             if archived:
@@ -279,7 +279,7 @@ class DocumentExtensions:
         """Return a note on annotations in a separate folder, as `notes`. Raises ConfigError."""
         text = (
             f"{count_of(pairs.number, 'pair')} of files in {inputs}"
-            f" {'differs' if pairs.number == 1 else 'differ'} by a folder alone, such as"
+            f" {'differs' if pairs.number == 1 else 'differ'} only in a folder, such as"
             f" {' and '.join(pairs.first)}"
         )
         if archived or not of_folder:

@@ -108,9 +108,9 @@ def with_splits(
         found.append((part, at))
     notes: list[Note] = []
     if without:
-        are = "is" if without == 1 else "are"
-        text = f"{count_of(without, 'image')} {are} in no annotation file with the name of a split"
-        notes.append(Note("splits", f"{text}, and {are} divided by --splits"))
+        are, them = ("is", "it") if without == 1 else ("are", "them")
+        text = f"{count_of(without, 'image')} {are} divided by --splits, because no annotation"
+        notes.append(Note("splits", f"{text} file of a split names {them}"))
     return found, ListingPart(notes=notes, facts=InputFacts(split_source=_SOURCE))
 
 

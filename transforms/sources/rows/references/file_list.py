@@ -399,9 +399,9 @@ class _NamedFiles(References):
         notes += [] if self._lists is None else self._lists.close(listing.inputs)
         if self._backslashes:
             text = (
-                f"{count_of(self._backslashes, 'path')} of {names} with backslashes, such as"
-                f" {self._first_backslash}, {'was' if self._backslashes == 1 else 'were'} read with"
-                " / between the folders"
+                f"{count_of(self._backslashes, 'path')} of {names}"
+                f" {'has' if self._backslashes == 1 else 'have'} backslashes, such as"
+                f" {self._first_backslash}, which were read as /"
             )
             notes.append(Note("backslashes", text))
         return ListingPart(notes=notes)
