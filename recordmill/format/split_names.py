@@ -24,6 +24,11 @@ _SPELLINGS = {
     "evaluation": "test",
 }
 
+# What each of them holds at least.
+_PARTS = re.compile(
+    "|".join(one for one in _SPELLINGS if not any(two in one for two in _SPELLINGS if two != one)),
+    re.IGNORECASE,
+)
 # trainset and test_set are train and test; train2017 is the train of COCO.
 _ENDS = re.compile(r"[-_ ]?(set|(19|20)\d\d)$")
 _BEGINS = re.compile(r"split[-_ ]|[^\W\d][\w .-]*=")  # of TFX's Split-train, and of split=train
@@ -47,6 +52,11 @@ def canonical_split(name: str) -> str | None:
     if found := _BEGINS.match(lower):
         lower = lower[found.end() :]
     return _SPELLINGS.get(lower) or _SPELLINGS.get(_ENDS.sub("", lower))
+
+
+def may_hold_split(text: str) -> bool:
+    """Return False if no part of a text is a usual name of a split, which is found out fast."""
+    return _PARTS.search(text) is not None
 
 
 def mapped_split(value: str, split_map: Mapping[str, str]) -> str:

@@ -8,7 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from recordmill.format.split_names import canonical_split, is_split_name, mapped_split
+from recordmill.format.split_names import (
+    canonical_split,
+    is_split_name,
+    mapped_split,
+    may_hold_split,
+)
 from recordmill.transforms.sources.archives.label_files import LabelFiles
 from recordmill.transforms.sources.files.partitions import values_of
 from recordmill.transforms.sources.files.path_facts import PathFact, partition_of
@@ -197,6 +202,8 @@ def _named_split(name: str | None) -> str | None:
 
 def splits_in(name: str) -> list[str]:
     """Return the splits that a file name contains as words, sorted: `test` of imdb_test.csv."""
+    if not may_hold_split(name):
+        return []
     words = _WORD.findall(mask_later(name))
     return sorted({split for word in words if (split := canonical_split(word)) is not None})
 
