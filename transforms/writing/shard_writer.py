@@ -138,9 +138,7 @@ class ShardWriter:
             classes=outcome.classes,
             index=indexed,
         )
-        info = dataclasses.replace(
-            self._info(shard, written, digest.hex(), outcome), attempt=draft.attempt
-        )
+        info = self._info(shard, written, digest.hex(), outcome, draft.attempt)
         info_place.parent.make_dirs()
         # A run that resumes after a power cut takes what has an info for complete.
         place.parent.sync_folder()
@@ -236,7 +234,7 @@ class ShardWriter:
         )
 
     def _info(
-        self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome
+        self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome, attempt: str
     ) -> ShardInfo:
         return ShardInfo(
             split=shard[0],
@@ -259,6 +257,7 @@ class ShardWriter:
             noted=outcome.noted,
             reused=outcome.reused,
             has_recipes=outcome.has_recipes,
+            attempt=attempt,
         )
 
 
@@ -273,7 +272,7 @@ class WriteShard(beam.DoFn):
     Pieces of shards in, (summary, number of records that are planned for the dataset) out.
 
     While the last rows of one shard are encoded, or its index is written, the other keeps the
-    encoder processes busy. A shard is written under a unique temporary name in staging and renamed;
+    encoder processes busy. A shard is written as a `ShardDraft`;
     its info and its index are written beside it. A second attempt, such as a runner's retry, gives
     the same files.
 
