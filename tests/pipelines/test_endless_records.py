@@ -66,8 +66,11 @@ def test_a_negative_time_is_an_error(
 def test_a_limit_that_all_tasks_exceed_ends_with_one_line(
     tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A task that reads or plans has no record to reject."""
-    (tmp_path / "t.csv").write_text("x\n" + "".join(f"{row}\n" for row in range(3000)))
+    """A task that reads or plans has no record to reject.
+
+    The table is large, so that its tasks last beyond a check of their time.
+    """
+    (tmp_path / "t.csv").write_text("x\n" + "".join(f"{row}\n" for row in range(300_000)))
     options = ("--max-worker-seconds", "0.000001", "--quiet", "--output", str(tmp_path / "out"))
     assert main(["table", "--input", str(tmp_path / "t.csv"), *options]) == 1
     error = capfd.readouterr().err.strip().splitlines()[-1]
