@@ -26,8 +26,7 @@ _SPELLINGS = {
 
 # What each of them holds at least.
 _PARTS = re.compile(
-    "|".join(one for one in _SPELLINGS if not any(two in one for two in _SPELLINGS if two != one)),
-    re.IGNORECASE,
+    "|".join(one for one in _SPELLINGS if not any(two in one for two in _SPELLINGS if two != one))
 )
 # trainset and test_set are train and test; train2017 is the train of COCO.
 _ENDS = re.compile(r"[-_ ]?(set|(19|20)\d\d)$")
@@ -56,7 +55,7 @@ def canonical_split(name: str) -> str | None:
 
 def may_hold_split(text: str) -> bool:
     """Return False if no part of a text is a usual name of a split, which is found out fast."""
-    return _PARTS.search(text) is not None
+    return _PARTS.search(text.lower()) is not None  # re.IGNORECASE takes three times as long
 
 
 def mapped_split(value: str, split_map: Mapping[str, str]) -> str:

@@ -25,12 +25,10 @@ _DRAWN = re.compile(r"(.*[a-z])?Visuali[sz]ations?")
 # Folders of Pascal VOC with lists of names, one for each task.
 _LISTS = re.compile(r"(.*/)?ImageSets/(Main|Layout|Action|Segmentation)")
 # Files of a project around its data, which have no extension, or the one of a text.
-_PROJECT = re.compile(
-    r"licen[cs]e|copying|readme|notice|authors|contributors|changelog|makefile|dockerfile",
-    re.IGNORECASE,
-)
+_NAMES = r"licen[cs]e|copying|readme|notice|authors|contributors|changelog|makefile|dockerfile"
+_PROJECT = re.compile(_NAMES, re.IGNORECASE)
 _PROJECT_TEXT = re.compile(
-    r"(readme|licen[cs]e)(\..*)?|requirements([-_.]\w+)?\.txt", re.IGNORECASE
+    rf"{_NAMES}|(readme|licen[cs]e)\..*|requirements([-_.]\w+)?\.txt", re.IGNORECASE
 )
 
 
@@ -41,7 +39,7 @@ def is_project_file(name: str) -> bool:
 
 def is_project_text(name: str) -> bool:
     """Return whether a text belongs to a project, such as `README.md` or `requirements.txt`."""
-    return is_project_file(name) or _PROJECT_TEXT.fullmatch(name) is not None
+    return _PROJECT_TEXT.fullmatch(name) is not None
 
 
 def holds_lists(key: str) -> bool:

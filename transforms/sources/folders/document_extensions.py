@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
+from zlib import crc32
 
 from recordmill.errors import ConfigError
 from recordmill.notes import Note, count_of
@@ -34,25 +34,29 @@ class _KeySample:
     def __init__(self) -> None:
         self._keys: list[str] = []
         self._count = 0
-        self._scale = 1
+        self._scale = 1  # a name is in the sample if this divides its hash
         self._is_full = False
 
     def add(self, key: str, name: str) -> None:
         """Add a key and its last part without extension."""
         self._count += 1
-        if self._is_full or (self._scale > 1 and not self._has_hash(name)):
+        if self._scale > 1 and crc32(name.encode("utf-8", "replace")) % self._scale:
+            return
+        if self._is_full:
             return
         self._keys.append(key)
         if len(self._keys) > _HELD:
-            names = [_split(key)[1] for key in self._keys]
-            self._is_full = len({*names}) < len(names) // _FILES_OF_NAME
-            if not self._is_full:
-                self._scale *= 2
-                pairs = zip(self._keys, names, strict=True)
-                self._keys = [key for key, name in pairs if self._has_hash(name)]
+            self._thin_out()
 
-    def _has_hash(self, name: str) -> bool:
-        return zlib.crc32(name.encode("utf-8", "replace")) % self._scale == 0
+    def _thin_out(self) -> None:
+        """Take half of the names out of the sample, or no more keys if names have many files."""
+        names = [_split(key)[1] for key in self._keys]
+        self._is_full = len({*names}) < len(names) // _FILES_OF_NAME
+        if not self._is_full:
+            self._scale *= 2
+            hashes = (crc32(name.encode("utf-8", "replace")) for name in names)
+            pairs = zip(self._keys, hashes, strict=True)
+            self._keys = [key for key, number in pairs if number % self._scale == 0]
 
     @property
     def scale(self) -> float:
@@ -175,6 +179,30 @@ class _FolderPairs(NamedTuple):
         return cls(number, "*/" * at + folder, levels, pairs[0])
 
 
+class _Extension:
+    """Documents with an extension.
+
+    Attributes:
+      first: Key of the first one.
+      folder: Folder around all of them.
+      last: Folder of the last one.
+      depth: Most folders around one of them.
+      count: Number of documents.
+    """
+
+    def __init__(self, first: str, folder: str) -> None:
+        self.first, self.folder, self.last = first, folder, folder
+        self.depth = first.count("/")
+        self.count = 0
+
+    def add_folder(self, folder: str) -> None:
+        """Take the first of consecutive documents in a folder."""
+        self.last = folder
+        self.depth = max(self.depth, folder.count("/") + 1 if folder else 0)
+        while self.folder and not f"{folder}/".startswith(f"{self.folder}/"):
+            self.folder = self.folder.rpartition("/")[0]
+
+
 class DocumentExtensions:
     """Counts documents by extension, and pairs of documents of the same name.
 
@@ -183,33 +211,24 @@ class DocumentExtensions:
     """
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._first: dict[str, str] = {}  # {extension: key}
-        self._folders: dict[str, str] = {}  # {extension: folder around its files}
-        self._last: dict[str, str] = {}  # {extension: folder of its last file}
-        self._depths: Counter[str] = Counter()  # {extension: most folders around one of its files}
+        self._found: dict[str, _Extension] = {}
         self._sample = _KeySample()
 
     def add(self, key: str) -> None:
         """Count a document by its key."""
-        folder, stem, extension = _split(key)
-        if not stem:
+        head, _, end = key.rpartition(".")
+        folder, _, stem = head.rpartition("/")
+        if not stem or "/" in end:
             return
-        if extension in self._counts or len(self._counts) < _MOST:
-            self._counts[extension] += 1
-            if self._last.get(extension) != folder:
-                self._add_folder(extension, folder, key)
+        found = self._found.get(extension := end.lower())
+        if found is None and len(self._found) < _MOST:
+            found = self._found[extension] = _Extension(key, folder)
+        if found is not None:
+            found.count += 1
+            if found.last != folder:
+                found.add_folder(folder)
         if not extension.isdecimal():  # not the number of a document, as in `alt.atheism.53421`
             self._sample.add(key, stem)
-
-    def _add_folder(self, extension: str, folder: str, key: str) -> None:
-        """Take the first of consecutive files in a folder that have an extension."""
-        self._last[extension] = folder
-        self._first.setdefault(extension, key)
-        self._depths[extension] = max(self._depths[extension], key.count("/"))
-        around = self._folders.setdefault(extension, folder)
-        while around and not f"{folder}/".startswith(f"{around}/"):
-            around = self._folders[extension] = around.rpartition("/")[0]
 
     def notes(self, inputs: Inputs, *, of_folder: bool, archived: bool) -> list[Note]:
         """Return a note on files that are probably not meant as documents.
@@ -225,7 +244,7 @@ class DocumentExtensions:
         """
         if (apart := _FolderPairs.of(self._sample)) is not None:
             return self._notes_on_folders(apart, inputs, of_folder=of_folder, archived=archived)
-        if len(self._counts) < 2:
+        if len(self._found) < 2:
             return []
         found = _Pairs.most_common(self._sample, in_folder=True)
         in_others = _Pairs.most_common(self._sample, in_folder=False)
@@ -256,20 +275,20 @@ class DocumentExtensions:
                     f" pass {everything}"
                 )
             return [Note("extensions", f"{text}: {option} reads only the .{found.keep}")]
-        text = max(
-            filter(self._counts.__contains__, _USUAL), key=self._counts.__getitem__, default=""
-        )
-        others = sorted(_OTHERS.intersection(self._counts))
-        others = [one for one in others if self._counts[one] < self._counts[text]]
+        counts = {extension: found.count for extension, found in self._found.items()}
+        text = max(filter(counts.__contains__, _USUAL), key=counts.__getitem__, default="")
+        others = sorted(_OTHERS.intersection(counts))
+        others = [one for one in others if counts[one] < counts.get(text, 0)]
         if not others:
             return []
         way = f": {self._pattern(inputs, text)} reads only the .{text}" if not archived else ""
-        some = ", ".join(f"{count_of(self._counts[one], f'.{one} file')}" for one in others)
+        some = ", ".join(f"{count_of(counts[one], f'.{one} file')}" for one in others)
+        first = self._found[others[0]].first
         return [
             Note(
                 "extensions",
-                f"{some} among the documents of {inputs}, such as {self._first[others[0]]}, beside"
-                f" {count_of(self._counts[text], f'.{text} file')}{way}",
+                f"{some} among the documents of {inputs}, such as {first}, beside"
+                f" {count_of(counts[text], f'.{text} file')}{way}",
             )
         ]
 
@@ -299,7 +318,7 @@ class DocumentExtensions:
         same = itertools.takewhile(
             lambda pair: pair[0] == pair[1], zip(first, second, strict=False)
         )
-        around = self._folders[pairs.keep].split("/")
+        around = self._found[pairs.keep].folder.split("/")
         return "/".join(around[: len([*same]) + 1])
 
     def _pattern(self, inputs: Inputs, extension: str | None, folder: str = "") -> str:
@@ -315,7 +334,8 @@ class DocumentExtensions:
             return f"{option_name('input')} {shlex.quote(f'{only.path}.{extension}')}"
         root = "FOLDER" if only is None else only.path.rstrip("/")
         root = f"{root}/{folder}".rstrip("/")
-        levels = max(self._depths.values()) if extension is None else self._depths[extension]
+        read = self._found.values() if extension is None else [self._found[extension]]
+        levels = max(one.depth for one in read)
         deep = "**/*" if levels > len(folder.split("/")) * bool(folder) else "*"
         name = deep if extension is None else f"{deep}.{extension}"
         return f"{option_name('input')} {shlex.quote(f'{root}/{name}')}"

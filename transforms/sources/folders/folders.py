@@ -229,29 +229,28 @@ def walk_files(
                 member = item if isinstance(item, LabelledMember) else LabelledMember(item)
                 item = member.file
                 found = _classify(member, one, facts_of, unlabelled, skipped)
-                if not isinstance(found, SkippedPath) and (
-                    (lists is not None and lists.is_list(item.path)) or is_list(root, item)
-                ):
-                    found = SkippedPath(_LIST)
                 if not isinstance(found, SkippedPath):
-                    first += [item.key] if len(first) < EXAMPLES else []
-                    labelled = labelled or found.label is not None
-                if lists is not None and isinstance(found, RejectedFile):
-                    lists.see(found.reject.key)
+                    if (lists is not None and lists.is_list(item.path)) or is_list(root, item):
+                        found = SkippedPath(_LIST)
+                    else:
+                        labelled = labelled or found.label is not None
+                        if len(first) < EXAMPLES:
+                            first.append(item.key)
                 if isinstance(found, LabelledFile):
-                    if lists is not None:
-                        found = found._replace(split=lists.find(item.path, found.file.key))
                     grouped = grouped or found.group is not None
                     divided = True  # or it would be rejected, as without a key
                     if found.columns:
                         values.update(n for n, one in enumerate(found.columns) if one is not None)
                     if finder is not None:
                         finder.see(item.key)
-                if isinstance(found, LabelledFile) and one.archives is not None:
-                    found = found._replace(source=_lineage(item, root))
-                elif isinstance(found, SkippedPath) and (
-                    root.is_folder or one.archives is not None or found.reason == _LIST
-                ):
+                    if lists is not None:
+                        found = found._replace(split=lists.find(item.path, found.file.key))
+                    if one.archives is not None:
+                        found = found._replace(source=_lineage(item, root))
+                elif isinstance(found, RejectedFile):
+                    if lists is not None:
+                        lists.see(found.reject.key)
+                elif root.is_folder or one.archives is not None or found.reason == _LIST:
                     on_skipped(root, item)
                 yield found
             elif isinstance(item, MisplacedMember):

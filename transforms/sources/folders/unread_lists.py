@@ -58,8 +58,10 @@ class UnreadLists:
     def is_list(self, root: InputRoot, file: File) -> bool:
         """Return whether a file has the name of a split, and its first lines name other files."""
         folder, _, name = file.key.rpartition("/")
+        if file_split(name) is None:  # which most names are told by first
+            return False
         extension = f".{name.rpartition('.')[2]}"
-        if extension[1:].lower() not in _EXTENSIONS or file_split(name) is None:
+        if extension[1:].lower() not in _EXTENSIONS:
             return False
         if not root.root.is_local or root.file or Member.of(file.path):
             return False
