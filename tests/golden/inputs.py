@@ -213,17 +213,18 @@ def _scans(root: pathlib.Path) -> None:
         put(root / f"scans/{'ab'[number % 2]}/{number}.png", png(Image.fromarray(pixels)))
 
 
-@makes("masks odd-masks twice-masks classes.txt masked camvid pascal")
+@makes("masks gray-masks odd-masks twice-masks classes.txt masked camvid pascal")
 def _masks(root: pathlib.Path) -> None:
-    """Masks of the photos; some of which one is missing and one has another size; two for one
-    photo; and images beside their masks, by suffix, by folder and split, and by folder with masks
-    of colours.
+    """Masks of the photos, also in grays, also with one missing and one of another size, and with
+    two for one photo; and images beside their masks, by suffix, by folder and split, and by folder
+    with masks of colours.
     """
     put(root / "classes.txt", "background\none\ntwo\nthree\n")
     names = _photo_names()
     for number, name in enumerate(names):
         mask = png(Image.fromarray(shapes(number, (40, 30))))
         put(root / f"masks/{name}.png", mask)
+        put(root / f"gray-masks/{name}.png", png(Image.fromarray(shapes(number, (40, 30)) * 85)))
         for extension in ("png", "gif") if number == 2 else ("png",):
             put(root / f"twice-masks/{name}.{extension}", mask)
         if number == 3:

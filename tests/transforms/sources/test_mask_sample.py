@@ -46,6 +46,11 @@ def reopened(image, kind):
     return Image.open(out)
 
 
+def of_scale(*levels):
+    """Two masks of 0 and some of these levels each."""
+    return [of_levels(*levels[number:]) for number in (0, 1)]
+
+
 BLANK, WHITE, BINARY = of_levels(0), Image.new("L", SIZE, 255), of_levels(255)
 ONE_BIT, UNIT, PALETTE = BINARY.convert("1"), of_levels(1), of_palette(1)
 BORDERED, UNIT_BORDERED, CLASSES = of_levels(255, 3, 7), of_levels(255, 1), of_levels(1, 2, 5)
@@ -132,6 +137,56 @@ def test_masks_of_two_levels_that_outnumber_those_of_ids_are_noted(masks, part, 
     assert "so 255 is a class id" in check(tmp_path, masks, depth=16)[0]
 
 
+@pytest.mark.parametrize(
+    ("masks", "values"),
+    [
+        (of_scale(64, 128, 191, 255), "0,64,128,191,255"),
+        (of_scale(85, 170, 255), "0,85,170,255"),
+        ([of_levels(128, 255), *MANY], "0,128,255"),
+        ([stray(), stray(), BINARY], "0,254,255"),
+        (of_scale(76, 150, 255), "0,76,150,255"),  # grays of red and green
+        (of_scale(*range(17, 256, 17)), ",".join(map(str, range(0, 256, 17)))),
+        ([mask.convert("RGBA") for mask in of_scale(85, 170, 255)], "0,85,170,255"),
+    ],
+)
+def test_levels_that_look_like_a_scale_of_grays_are_an_error(masks, values, tmp_path):
+    levels = (*map(int, values.split(",")),)
+    for options in ({}, {"classes": len(levels)}):
+        with pytest.raises(ConfigError) as raised:
+            check(tmp_path, masks, **options)
+        shown = values.replace(",", ", ") if len(levels) <= 5 else "0, 17, 34, 51, 68, ..."
+        assert (
+            f"the sampled masks in masks have only the levels {shown}, which look like grays,"
+            " not ids, and 255 may be a class or mark pixels without one: pass --mask-values"
+            f" {values} to make them the classes 0 to {len(levels) - 1}, or --mask-ignore 255 to"
+            " take the levels as ids, and 255 as no class" in str(raised.value)
+        )
+    for options in ({"values": levels}, {"ignore": 255}):
+        assert not check(tmp_path, masks, **options)
+    assert not any("read as a class" in note for note in check(tmp_path, masks, classes=255))
+
+
+@pytest.mark.parametrize(
+    ("masks", "values", "ignored"),
+    [
+        (of_scale(50, 100, 150), "0,50,100,150", ""),
+        ([of_levels(140), BLANK], "0,140", ""),
+        (of_scale(29, 76, 150, 255), "0,29,76,150,255", ", and 255 is ignored"),
+        (of_scale(124, 150, 255), "0,124,150,255", ", and 255 is ignored"),  # ids of many classes
+    ],
+)
+def test_other_levels_that_are_far_apart_are_noted(masks, values, ignored, tmp_path):
+    (note,) = check(tmp_path, masks)
+    assert note == (
+        f"the sampled masks in masks have only the levels {values.replace(',', ', ')}, and each is"
+        f" read as a class id{ignored}; if they stand for the classes 0 to {values.count(',')},"
+        f" pass --mask-values {values}; otherwise --mask-ignore 255 confirms the ids"
+    )
+    levels = (*map(int, values.split(",")),)
+    for options in ({"values": levels}, {"ignore": 255}, {"classes": 151}):
+        assert not check(tmp_path, masks, **options)
+
+
 def test_masks_of_16_bits_have_another_white(tmp_path) -> None:
     white = Image.fromarray(np.where(SHAPE, 65535, 0).astype(np.uint16))
     with pytest.raises(ConfigError) as raised:
@@ -145,6 +200,9 @@ def test_masks_of_16_bits_have_another_white(tmp_path) -> None:
     assert not check(tmp_path, [white], depth=16, ignore=65535)
     (note,) = check(tmp_path, [white, white, CLASSES], depth=16)
     assert "only the levels 0 and 65535, but '02.png' also has 1, 2, 5, so 65535 is ignored" in note
+    gray = Image.fromarray(np.asarray(of_levels(128, 255)).astype(np.uint16) * 257)
+    with pytest.raises(ConfigError, match=r"0,32896,65535 .*ignore 65535 --mask-depth 16"):
+        check(tmp_path / "gray", [gray], depth=16)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +218,11 @@ def test_masks_of_16_bits_have_another_white(tmp_path) -> None:
         [BLANK],
         [of_levels(*range(1, 10), 255)],
         [of_levels(7, 11, 200, 255)],
+        of_scale(7, 8, 11, 12, 13, 17, 19, 33),  # Cityscapes
+        of_scale(7, 26, 33, 255),
+        [of_levels(1, 5), BLANK],
+        [of_palette(15), of_palette(15, 255)],  # persons of Pascal VOC
+        of_scale(*range(10, 91, 10), 95, 100),  # WorldCover
     ],
 )
 def test_masks_of_ids_are_neither(masks, tmp_path):

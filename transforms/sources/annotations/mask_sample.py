@@ -1,4 +1,8 @@
-"""Check of a sample of masks of class ids: colours, ambiguous levels, and smoothed edges."""
+"""Check of a sample of masks of class ids: colours, ambiguous levels, and smoothed edges.
+
+Levels are ambiguous if they may be class ids, or gray levels that stand for classes, such as 0, 64,
+128, 191, 255. Ids have gaps, too, but count from 0: a few of them are seldom spread over the scale.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,8 @@ _FEWEST = 4  # levels between 0 and 255 of a smoothed mask
 _FEWEST_OF_RANGE = 8  # such levels if they are not between those of their neighbours
 _LOW, _HIGH = 64, 192  # such levels are below and above; ids rarely are both
 _LISTED = 5  # levels in a note
+_FEW = 16  # most levels that may be a scale of grays with white
+_WIDE = 0.1  # least distance of levels that are noted, as a fraction of white
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +50,13 @@ class MaskSample:
     """Kinds of the sampled masks.
 
     white: the highest level of white and binary masks. between: some levels of the first smoothed
-    mask, and of ids.
+    mask, and of ids. levels: 0 and those of all masks, without repetition, sorted.
     """
 
     kinds: dict[str, Kind]
     white: int
     between: dict[Kind, Sequence[int]]
+    levels: Sequence[int]
 
     def named(self, *kinds: Kind) -> list[str]:
         """Return the keys of the masks of some kinds."""
@@ -87,6 +94,7 @@ def check_mask_sample(
         return []
     kinds: dict[str, Kind] = {}
     between: dict[Kind, Sequence[int]] = {}
+    levels = {0}
     white = _WHITE
     for key, data in sampled:
         try:
@@ -99,16 +107,18 @@ def check_mask_sample(
                 f" of each colour with {option_name('mask_colours')} FILE"
             )
         found = np.unique(mask.levels)
+        levels.update(found.tolist())
         kind = kinds[key] = mask_kind(mask, found)
         if kind in ("white", "binary"):
             white = max(white, int(found[-1]))
         if kind in ("smoothed", "ids"):
             between.setdefault(kind, np.setdiff1d(found, (0, _WHITE, _WHITE_16)).tolist())
-    sample = MaskSample(kinds=kinds, white=white, between=between)
+    sample = MaskSample(kinds=kinds, white=white, between=between, levels=sorted(levels))
     notes: list[Note] = []
     if options.ignore is None:
         _check_meaning(sample, where)
-        notes += _note_on_meaning(sample, options)
+        spread = _notes_on_scale(sample, options, where)
+        notes += _note_on_meaning(sample, options) or spread
     return notes + (_note_on_smoothed(sample) if options.classes is None else [])
 
 
@@ -229,6 +239,38 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
         f" {' or '.join(held)}, so a class may have two ids: {remedy}, or pass {_ignoring(white)}"
         f" if {white} marks pixels without a class"
     )
+
+
+def _notes_on_scale(sample: MaskSample, options: MaskOptions, where: str) -> list[Note]:
+    """Return a note if all levels are far apart, as grays that stand for classes.
+
+    Raises:
+      ConfigError: they are also spread over the scale up to white, which may be a class or ignored.
+    """
+    levels = sample.levels
+    white = _WHITE if levels[-1] <= _WHITE else _WHITE_16
+    ids = [level for level in levels if level != white]
+    if len(ids) < 2 or (options.classes is not None and ids[-1] < options.classes):
+        return []
+    least = min(np.diff(ids).tolist())
+    values = f"{option_name('mask_values')} {','.join(map(str, levels))}"
+    have = f"the sampled masks in {where} have only the levels {_listed(levels)}"
+    # Few masks with an id may be those with a stray level, such as 254 beside white.
+    few = len(sample.named("binary")) > len(sample.named("ids"))
+    closest = min(least, white - ids[-1]) if few else least
+    if white in levels and len(levels) <= _FEW and 2 * closest * (len(levels) - 1) >= white:
+        raise ConfigError(
+            f"{option_name('masks')}: {have}, which look like grays, not ids, and {white} may be a"
+            f" class or mark pixels without one: pass {values} to make them the classes 0 to"
+            f" {len(levels) - 1}, or {_ignoring(white)} to take the levels as ids, and {white} as"
+            " no class"
+        )
+    if least < _WIDE * white:
+        return []
+    meaning = f", and {white} is ignored" if white in levels and options.ignored == white else ""
+    text = f"{have}, and each is read as a class id{meaning}; if they stand for the classes 0 to"
+    text += f" {len(levels) - 1}, pass {values}; otherwise {_ignoring(white)} confirms the ids"
+    return [Note(_CODE, text)]
 
 
 def _ignoring(white: int) -> str:
