@@ -48,6 +48,8 @@ def canonical_split(name: str) -> str | None:
     lower = name.lower()
     if lower in _SPELLINGS:
         return _SPELLINGS[lower]
+    if _PARTS.search(lower) is None:
+        return None
     if found := _BEGINS.match(lower):
         lower = lower[found.end() :]
     return _SPELLINGS.get(lower) or _SPELLINGS.get(_ENDS.sub("", lower))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from recordmill.format.split_names import TRAIN, canonical_split
 from recordmill.notes import Note, count_of
 from recordmill.storage.files import Location
-from recordmill.storage.members import Member
+from recordmill.storage.members import MARK, Member
 from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.files.skipped_names import holds_lists
@@ -88,7 +88,7 @@ class UnreadLists:
 
     def add_record(self, path: str) -> None:
         """Take the path of a record."""
-        if not self._first and Member.of(path) is None:
+        if not self._first and MARK not in path:
             self._first = path
 
     def notes(self) -> Iterator[Note]:

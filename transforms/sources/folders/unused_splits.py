@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from recordmill.errors import ConfigError
-from recordmill.format.split_names import canonical_split, in_order
+from recordmill.format.split_names import canonical_split, in_order, may_hold_split
 from recordmill.notes import Note
 from recordmill.transforms.sources.files.inputs import InputRoot
 from recordmill.transforms.sources.folders.role_folders import holds_no_images
@@ -237,7 +237,7 @@ def given_splits(root: InputRoot, found: Mapping[str, str], *, archived: bool) -
 
 def near_split(name: str) -> str | None:
     """Return the split that a word of a name seems to contain: train of seg_train or trainA."""
-    for word in _WORD.findall(name):
+    for word in _WORD.findall(name) if may_hold_split(name) else ():
         for part in (*_PART.findall(word), word[:-1]):
             if (split := canonical_split(part)) is not None:
                 return split
