@@ -191,7 +191,7 @@ BAD_LINES = {  # {file: (lines, {number of a bad row: (its line, part of the rej
     ),
     "d.jsonl": (
         [
-            "{",
+            '{"file_name": ',
             '{"file_name": "0.jpg", "text": "A dog"}',
             '{"file_name": "1.jpg", "text": 5}',
             '{"file_name": "1.jpg", "text": "A #2 cat"}',
@@ -237,6 +237,73 @@ def test_lines_of_json(photos, tmp_path, where):
         assert captions_of(made) == CAPTIONS
         line = len(lines) + 2
         assert made.rejects == {f"metadata.jsonl#{line}": "bad_value"}
+
+
+@pytest.mark.parametrize("name", ["captions.json", "metadata.jsonl"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_items_of_a_json_array(photos, tmp_path, name, indent):
+    lists = [{"image": name, "captions": texts} for name, texts in CAPTIONS.items()]
+    items = [{"file_name": name, "caption": text, "id": 1} for name, _, text in PAIRS]
+    path = photos / name
+    argv = ("--input", photos, "--annotations", path, "--max-reject-fraction", "1", *SPLIT)
+    for number, rows in enumerate((lists, items)):
+        path.write_text(json.dumps([*rows, {"image": "0.jpg"}, 5], indent=indent), "utf-8-sig")
+        made = make(tmp_path / f"out{number}", *argv)
+        assert captions_of(made) == CAPTIONS
+        count = len(rows)
+        assert made.rejects == {f"{name}#{row}": "bad_value" for row in (count + 1, count + 2)}
+        details = (made.folder / "rejects.jsonl").read_text()
+        assert f"item {count + 1}: no caption of '0.jpg'" in details
+        assert f"item {count + 2}: expected a JSON object with texts 'file_name' and" in details
+
+
+def test_lines_of_json_in_a_file_json(photos, tmp_path):
+    path = tmp_path / "captions.json"
+    path.write_text("\n".join(json.dumps({"image": n, "text": t}) for n, _, t in PAIRS))
+    made = make(tmp_path / "out", "--input", photos, "--annotations", path, *SPLIT)
+    assert captions_of(made) == CAPTIONS
+
+
+ROW = {"file_name": "0.jpg", "text": "A dog"}
+JSON_FILES = {  # {case: (name of the file, its text, message)}
+    "pretty": (
+        "metadata.jsonl",
+        json.dumps(ROW, indent=2) + "\n" + json.dumps(ROW, indent=2),
+        "{path} holds a JSON object over several lines, not one JSON object per line: write each"
+        " record into a line of its own, for example by jq -c . FILE > FILE.jsonl",
+    ),
+    "pretty with boxes": (
+        "metadata.jsonl",
+        json.dumps({**ROW, "objects": {"bbox": [], "categories": []}}, indent=2),
+        "{path} holds a JSON object over several lines, not one JSON object per line: write each",
+    ),
+    "array with boxes": (
+        "boxes.json",
+        json.dumps([{"file_name": "0.jpg", "objects": {"bbox": [], "categories": []}}]),
+        "{path} holds one JSON array, not one JSON object per line: write each record into a line"
+        " of its own, for example by jq -c '.[]' FILE > FILE.jsonl",
+    ),
+    "array of other names": (
+        "captions.json",
+        json.dumps([{"img": "0.jpg", "says": "A dog"}]),
+        "{path} has no row with a caption: item 1: no image",
+    ),
+    "array that ends early": (
+        "captions.json",
+        json.dumps([ROW, ROW])[:-9],
+        "{path}: invalid JSON at or after item 1: got '",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JSON_FILES)
+def test_json_that_cannot_be_read(photos, tmp_path, capfd, case):
+    name, text, message = JSON_FILES[case]
+    (photos / name).write_text(text)
+    argv = ("--input", photos, "--output", tmp_path / "out", "--annotations")
+    for place in (photos / name, *([photos] if name == "metadata.jsonl" else [])):
+        assert images(*argv, place) == 2
+        assert message.format(path=photos / name) in capfd.readouterr().err
 
 
 def test_lines_of_json_in_the_folders_of_splits(tmp_path):

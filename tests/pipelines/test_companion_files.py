@@ -113,11 +113,19 @@ def test_tables_and_annotations(folder):
     assert notes(folder, *options) == {}
 
 
-def test_a_table_of_captions(folder):
-    (folder / "captions.txt").write_text("image,caption\n0.png,A dog\n")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("captions.txt", "image,caption\n0.png,A dog\n"),
+        ("captions.json", '[\n {"caption": "A dog",\n "file_name": "0.png"}\n]\n'),
+    ],
+)
+def test_a_table_of_captions(folder, name, content):
+    (folder / name).write_text(content)
     assert notes(folder)["unread"] == [
-        f"1 .txt file among the files of {folder} was not read, such as {folder}/captions.txt,"
-        f" which holds annotations (captions): --annotations {folder}/captions.txt reads them"
+        f"1 .{name.partition('.')[2]} file among the files of {folder} was not read, such as"
+        f" {folder}/{name}, which holds annotations (captions): --annotations {folder}/{name} reads"
+        " them"
     ]
 
 

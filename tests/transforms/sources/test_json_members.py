@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recordmill.errors import ConfigError
 from recordmill.transforms.sources.files import json_members
-from recordmill.transforms.sources.files.json_members import iter_members
+from recordmill.transforms.sources.files.json_members import iter_items, iter_members
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
@@ -40,6 +40,30 @@ def test_items_equal_those_of_json(whole, size, ascii_only, indent):
         patch.setattr(json_members, "_CHUNK", size)
         patch.setattr(json_members, "_NUMBER", 30)
         assert read(data) == expected
+
+
+@given(whole=st.lists(values), size=st.integers(1, 40), indent=st.sampled_from([None, 1]))
+def test_items_of_an_array_equal_those_of_json(whole, size, indent):
+    data = json.dumps(whole, indent=indent).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_members, "_CHUNK", size)
+        patch.setattr(json_members, "_NUMBER", 30)
+        assert [*iter_items(io.BytesIO(data + b" \n"), where="x.json")] == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"{}", "expected a JSON array, which begins with [: got '{}'"),
+        (b"[1, 2", "invalid JSON at or after item 2: got the end of the file"),
+        (b"[1 2]", "invalid JSON at or after item 1: got ']'"),
+        (b"[1]\n[2]", "invalid JSON at or after item 1: got '[2]'"),
+    ],
+)
+def test_invalid_arrays(data, message):
+    with pytest.raises(ConfigError) as caught:
+        list(iter_items(io.BytesIO(data), where="x.json"))
+    assert str(caught.value) == f"x.json: {message}"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ _EXTENSIONS: dict[str, AnnotationFormat] = {
 _SHOWN = 3  # names in a note
 _TEXTS = ("yolo", "dota")  # formats of text files
 _ONE_FILE = ("coco", "cvat", "csv", "hub")  # formats of files with many images
+_ARRAY = re.compile(rb"(\xef\xbb\xbf)?\s*\[")
 _VOC = re.compile(rb"<(\w+:)?annotation\b")
 # A line with a class and a box, and perhaps more.
 _YOLO = re.compile(rb"\A(\xef\xbb\xbf)?\s*\d+(\.\d*)?([ \t]+[-+.\deE]+){4}")
@@ -98,7 +99,11 @@ def guess_format(place: Location) -> GuessedFormat:
 
 def _of_file(place: Location) -> AnnotationFormat | None:
     found = _EXTENSIONS.get(place.name.rpartition(".")[2].lower())
-    return "captions" if found in ("csv", "hub") and holds_captions(place) else found
+    if found in ("coco", "csv", "hub") and holds_captions(place):
+        return "captions"
+    if found == "coco" and _ARRAY.match(head := _head(place)):  # its reader describes what is wrong
+        return "hub" if b'"objects"' in head else "captions"
+    return found
 
 
 def _of_folder(place: Location) -> GuessedFormat | None:
@@ -112,10 +117,12 @@ def _of_folder(place: Location) -> GuessedFormat | None:
     if found:
         form = found[0].format
         tables = [*files.tables, *(() if form in _TEXTS else files.texts)]
+        tables += files.documents if form == "coco" else []
         return GuessedFormat(form, [*filter(holds_captions, tables)])
     if any(map(holds_captions, files.metadata)):
         return GuessedFormat("captions")
-    if (table := next(filter(holds_captions, (*files.tables, *files.texts)), None)) is not None:
+    given = (*files.tables, *files.texts, *files.documents)
+    if (table := next(filter(holds_captions, given), None)) is not None:
         raise ConfigError(
             f"{option_name('annotations', place)}: {table.name} in the folder holds the"
             f" captions of many images: pass {option_name('annotations', table)}"

@@ -1,4 +1,4 @@
-"""Streaming parser of a large JSON object, which yields the items of selected members."""
+"""Streaming parser of large JSON, which yields the items of an array or of selected members."""
 
 from __future__ import annotations
 
@@ -60,6 +60,22 @@ def iter_members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iter
         if end != ",":
             raise text.broken()
         text.next()
+
+
+def iter_items(file: BinaryIO, *, where: str) -> Iterator[Any]:
+    """Yield the items of an array. where: the file, for messages.
+
+    Raises:
+      ConfigError: the file is not a JSON array; the message names the previous item, from 1.
+    """
+    text = _JsonScanner(file, where)
+    if text.next() != "[":
+        raise ConfigError(f"{where}: expected a JSON array, which begins with [: {text.shown()}")
+    for number, item in enumerate(_items(text), 1):
+        text.at_entry = f"item {number}"
+        yield item
+    if text.next():
+        raise text.broken()
 
 
 def _items(text: _JsonScanner) -> Iterator[Any]:

@@ -62,11 +62,15 @@ COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[')
 LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 DOTA = re.compile(rb"^[ \t]*(-?[\d.]+[ \t]+){8}[^\s\d.+-]\S*([ \t]+\d)?[ \t]*\r?$", re.MULTILINE)
 _CAPTION_TABLE = re.compile(rb"(\xef\xbb\xbf)?image(_name)?[ \t]*[,|\t].*(caption|comment)\b")
+_CAPTION_ARRAY = re.compile(
+    rb'(\xef\xbb\xbf)?\s*\[\s*\{(?=[^{}]*"(image|file)[^"]*"\s*:)[^{}]*"(captions?|text)"\s*:'
+)
 # {extension: [(pattern that a file of annotations begins with or contains, what it is)]}
 _ANNOTATIONS: dict[str, list[tuple[Callable[[bytes], object], str]]] = {
     "json": [
         (COCO.search, "COCO"),
         (LABELME.search, "LabelMe"),
+        (_CAPTION_ARRAY.match, "captions"),
     ],
     "txt": [(_YOLO.match, "YOLO"), (DOTA.search, "DOTA"), (_CAPTION_TABLE.match, "captions")],
     "xml": [

@@ -1,14 +1,15 @@
 """Tables of captions of images, with a row per caption; `caption_files` reads other captions.
 
 A table has a header with a column of images and one of captions, or is a token file of Flickr8k and
-Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines are also such rows; those
-of the Hugging Face hub (`metadata.jsonl`) name images beside the file. All captions of an image are
-in one record, in their order.
+Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines, and the items of a JSON
+array, are also such rows; those of the Hugging Face hub (`metadata.jsonl`) name images beside the
+file. All captions of an image are in one record, in their order.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import csv
 import functools
 import io
@@ -17,12 +18,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
+from recordmill.format.file_content import HEAD
 from recordmill.notes import LeftUnread
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location
@@ -45,6 +47,8 @@ from recordmill.transforms.sources.annotations.formats.named_images import (
     unread_splits,
 )
 from recordmill.transforms.sources.files.inputs import is_utf8
+from recordmill.transforms.sources.files.json_members import iter_items
+from recordmill.transforms.sources.row_formats.reading.json_documents import SPACE, refuse_document
 
 SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are not known
 _TOKEN = re.compile(r"(?:([^\t]*)#\d+ *\t|(\S*)#\d+ +)(.*)", re.DOTALL)
@@ -61,7 +65,7 @@ _NAMED = re.compile(
     r"([^,\t;|]*\.(?:jpe?g|png|gif|bmp|webp|tiff?))\s*([,\t;|])(.*)", re.I | re.DOTALL
 )
 _NUMBER = re.compile(r"[\d.+-]+")  # in the next cells: then they are the sides or corners of a box
-_JSON = ".jsonl"
+_JSON = (".jsonl", ".json")
 _LONGEST = 1 << 20  # characters of a line, and bytes of a file
 _FIRST_LINES = 10  # lines that show the format of a table
 _ENDS = "\r\n"
@@ -73,11 +77,12 @@ class _Row(NamedTuple):
 
     Attributes:
       number: From 1, without the header.
-      line: Number of its first line, from 1.
+      line: Number of its first line, from 1; that of the item in a JSON array.
       image: Name of the image.
       caption: The caption.
       others: Values of other columns by name.
       fault: Problem of the row, if it cannot be read.
+      unit: Noun of what `line` numbers.
     """
 
     number: int
@@ -86,6 +91,12 @@ class _Row(NamedTuple):
     caption: str = ""
     others: Mapping[str, Any] = {}
     fault: str | None = None
+    unit: str = "line"
+
+    @property
+    def place(self) -> str:
+        """Place of the row in its file, for messages."""
+        return f"{self.unit} {self.line}"
 
     @property
     def problem(self) -> str | None:
@@ -96,14 +107,21 @@ class _Row(NamedTuple):
 
 
 def holds_captions(file: Location) -> bool:
-    """Return whether a table has a header or a first line of captions."""
+    """Return whether a table has a header or a first row of captions.
+
+    A `.json` file with a single object is not a table: it may describe the image beside it.
+    """
     with file.open_input() as data:
-        text = data.read(_LONGEST).decode("utf-8-sig", "replace")
+        start = data.read(_LONGEST)
+    if (name := file.name.lower()).endswith(_JSON):
+        rows: list[_Row] = []
+        with contextlib.suppress(ConfigError):  # `start` may end inside an array
+            rows.extend(itertools.islice(_json_rows(io.BytesIO(start), file), _FIRST_LINES))
+        is_one = name.endswith(_JSON[1]) and {(row.unit, row.line) for row in rows} == {("line", 1)}
+        has_boxes = any("objects" in row.others for row in rows)
+        return not is_one and not has_boxes and any(row.caption for row in rows)
+    text = start.decode("utf-8-sig", "replace")
     head = [line.rstrip(_ENDS) for line in text.split("\n")[:_FIRST_LINES]]
-    if file.name.lower().endswith(_JSON):
-        rows = [(line, row) for line in head if (row := _of_json(line)) is not None]
-        boxes = any("objects" in json.loads(line) for line, _ in rows)
-        return not boxes and any(captions for _, (_, captions, _) in rows)
     is_table = _columns_of(head[0]) is not None or _headerless_delimiter(head) is not None
     return is_table or any(map(_TOKEN.fullmatch, head))
 
@@ -146,11 +164,11 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     for file in naming_files(files, lambda file: (row.image for row in _rows(file, {}))):
         for row in _rows(file.place, notes):
             if row.problem is not None:
-                detail = f"line {row.line}: {row.problem}"
+                detail = f"{row.place}: {row.problem}"
                 key = f"{file.shown}#{row.number}"
                 rejects.append(Reject(key, "read", Reason.BAD_VALUE, detail))
                 continue
-            of.append(images.index(row.image, file, f"{file.place}: line {row.line}"))
+            of.append(images.index(row.image, file, f"{file.place}: {row.place}"))
             texts.append(row.caption)
             if row.others.get(SPLIT) and divided is None:
                 divided = file.place
@@ -188,13 +206,11 @@ def _rows(file: Location, notes: dict[str, None]) -> Iterator[_Row]:
     Raises:
       ConfigError: It has another format.
     """
-    with (
-        file.open_input() as data,
-        io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="") as text,
-    ):
+    with file.open_input() as data:
         if file.name.lower().endswith(_JSON):
-            yield from _json_rows(text)
+            yield from _json_rows(data, file)
             return
+        text = _text_of(data)
         first = [*itertools.islice(iter(lambda: text.readline(_LONGEST), ""), _FIRST_LINES)]
         lines = itertools.chain(first, text)
         columns = _columns_of(first[0]) if first else None
@@ -298,35 +314,51 @@ def _table_rows(
         line += len(taken)
 
 
-def _json_rows(lines: Iterable[str]) -> Iterator[_Row]:
-    """Yield the rows of lines of JSON."""
-    for number, line in enumerate(lines, 1):
-        found = _of_json(line)
-        if found is None and line.strip():
-            names = f"{_IMAGES[2]!r} and {_CAPTIONS[0]!r} or {_CAPTIONS[3]!r}"
-            fault = f"expected a JSON object with texts {names}" if is_utf8(line) else "not UTF-8"
-            yield _Row(number, number, fault=fault)
-        elif found is not None:
-            image, captions, others = found
-            for caption in captions or [""]:
-                yield _Row(number, number, image, caption, others)
+def _text_of(data: BinaryIO) -> io.TextIOWrapper:
+    return io.TextIOWrapper(data, "utf-8-sig", "surrogateescape", newline="")
 
 
-def _of_json(line: str) -> tuple[str, Sequence[str], Mapping[str, Any]] | None:
-    """Return the image, the captions and the other fields in a line of JSON, None if it is none."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict):
-        return None
-    image, value = (
+def _json_rows(data: BinaryIO, file: Location) -> Iterator[_Row]:
+    """Yield the rows of lines of JSON, or of the items of an array.
+
+    Raises:
+      ConfigError: It is an invalid array, or an object over several lines.
+    """
+    where = f"{option_name('annotations')}: {file}"
+    start = data.read(HEAD).decode("utf-8-sig", "replace")
+    data.seek(0)
+    if start.lstrip(SPACE).startswith("["):
+        for number, item in enumerate(iter_items(data, where=where), 1):
+            yield from _rows_of(item, number, "item")
+        return
+    refuse_document(start, where)
+    for number, line in enumerate(_text_of(data), 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not is_utf8(line):
+            yield _Row(number, number, fault="not UTF-8")
+        elif line.strip():
+            yield from _rows_of(row, number, "line")
+
+
+def _rows_of(value: Any, number: int, unit: str) -> Iterator[_Row]:
+    """Yield a row for each caption in a line or an item of JSON."""
+    row = dict(value) if isinstance(value, dict) else {}
+    image, captions = (
         next((row.pop(name) for name in usual if name in row), "") for usual in (_IMAGES, _CAPTIONS)
     )
-    texts = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) and is_utf8(one) for one in (image, *texts)):
-        return None
-    return image.strip(), [one.strip() for one in texts if one.strip()], row
+    texts = captions if isinstance(captions, list) else [captions]
+    if not isinstance(value, dict) or not all(
+        isinstance(one, str) and is_utf8(one) for one in (image, *texts)
+    ):
+        names = f"{_IMAGES[2]!r} and {_CAPTIONS[0]!r} or {_CAPTIONS[3]!r}"
+        fault = f"expected a JSON object with texts {names}"
+        yield _Row(number, number, fault=fault, unit=unit)
+        return
+    for caption in [one.strip() for one in texts if one.strip()] or [""]:
+        yield _Row(number, number, image.strip(), caption, row, unit=unit)
 
 
 def _columns_of(first: str) -> tuple[str, int, int, Sequence[str]] | None:

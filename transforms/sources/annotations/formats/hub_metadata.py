@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from recordmill.errors import ConfigError, Reason, Reject
 from recordmill.format.class_names import class_order
+from recordmill.format.file_content import HEAD
 from recordmill.notes import LeftUnread, Note
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, MissingError
@@ -39,6 +40,7 @@ from recordmill.transforms.sources.annotations.formats.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.formats.named_images import SPLIT, unread_splits
+from recordmill.transforms.sources.row_formats.reading.json_documents import refuse_document
 
 NAME = "metadata.jsonl"
 METADATA = (NAME, "metadata.csv")  # in CSV, there are no lists of boxes
@@ -92,6 +94,9 @@ class _Metadata:
     def read(self, file: Location, folder: str) -> None:
         """Read a file. folder: prefix of the names of its images."""
         with file.open_input() as data:
+            start = data.read(HEAD).decode("utf-8-sig", "replace")
+            refuse_document(start, f"{option_name('annotations')}: {file}")
+            data.seek(0)
             for number, line in enumerate(data, 1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)

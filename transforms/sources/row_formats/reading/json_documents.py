@@ -7,6 +7,7 @@ import re
 import shlex
 from typing import Final
 
+from recordmill.errors import ConfigError
 from recordmill.format.file_content import Content
 
 SPACE: Final = "\ufeff \t\r\n"  # concatenated files have byte order marks inside
@@ -55,7 +56,21 @@ def describe_json(text: str) -> Content:
     return Content("a JSON object over several lines", _by_jq("."))
 
 
-def is_document(text: str) -> bool:
+def refuse_document(text: str, where: str) -> None:
+    """Raise ConfigError if JSON is one document instead of lines.
+
+    Args:
+      text: The beginning of the file.
+      where: The file, for messages.
+    """
+    if _is_document(text):
+        document = describe_json(text)
+        raise ConfigError(
+            f"{where} holds {document.noun}, not one JSON object per line: {document.advice}"
+        )
+
+
+def _is_document(text: str) -> bool:
     """Return whether JSON is an array, or an object over several lines, instead of lines.
 
     An object of one line is a row, unless it is the whole file, as pandas writes it.

@@ -13,8 +13,7 @@ from recordmill.errors import ConfigError
 from recordmill.transforms.model import limits
 from recordmill.transforms.sources.row_formats.reading.json_documents import (
     SPACE,
-    describe_json,
-    is_document,
+    refuse_document,
 )
 from recordmill.transforms.sources.row_formats.reading.row_file import (
     BadRow,
@@ -84,12 +83,7 @@ class JsonLines:
         content = other_text(self._file.first_text)
         if content is not None and not content.is_json:
             raise ConfigError(f"{self._origin.place} is {content}")
-        if is_document(self._file.first_text):
-            document = describe_json(self._file.first_text)
-            raise ConfigError(
-                f"{self._origin.place} holds {document.noun}, not one JSON object per line:"
-                f" {document.advice}"
-            )
+        refuse_document(self._file.first_text, str(self._origin.place))
 
     def column_types(self, section: FileSection, names: Collection[str] | None) -> ColumnTypes:
         column_types: ColumnTypes = {}
