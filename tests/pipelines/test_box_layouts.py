@@ -537,10 +537,14 @@ def test_texts_of_yolo_without_boxes_or_an_image_are_left_out_with_a_note(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("form", "table"), [("coco", "b.csv"), ("coco", "b.txt"), ("yolo", "b.csv")]
+    ("form", "table"),
+    [("coco", "b.csv"), ("coco", "b.txt"), ("coco", "b.json"), ("yolo", "b.csv")],
 )
 def test_captions_beside_boxes_are_left_out_with_a_note(form, table, tmp_path):
-    files = {"images/0.png": "", f"labels/{table}": "image,caption\n0.png,a cat\n"}
+    captions = "image,caption\n0.png,a cat\n"
+    if table.endswith(".json"):
+        captions = json.dumps([{"image": "0.png", "caption": "a cat"}])
+    files = {"images/0.png": "", f"labels/{table}": captions}
     files |= {"labels/0.json": coco(["0.png"], [(0, 0, [1, 1, 2, 2])])} if form == "coco" else {}
     files |= {"labels/0.txt": line(0, 1, 1, 3, 3), "classes.txt": "cat"} if form == "yolo" else {}
     root = put(tmp_path / "in", files)
@@ -549,7 +553,7 @@ def test_captions_beside_boxes_are_left_out_with_a_note(form, table, tmp_path):
     (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
     assert note == (
         f"in: captions in {table} were not read, because other files hold annotations of {form}:"
-        f" --annotations {root}/labels/{table} reads captions instead"
+        f" --annotations {root}/labels/{table} reads these captions instead"
     )
     given = ("--annotations", root / "labels" / table, "--splits", "train=1")
     made = make(tmp_path / "captions", "--input", root / "images", *given)

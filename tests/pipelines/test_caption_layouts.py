@@ -107,6 +107,34 @@ def test_metadata_wins_over_texts_in_its_folder(photos, tmp_path):
         path.unlink()
 
 
+def test_metadata_wins_over_other_tables_in_its_folder(photos, tmp_path, capfd):
+    def write(name, text):
+        rows = [json.dumps({"file_name": one, "text": text}) for one in CAPTIONS]
+        (photos / name).write_text("\n".join(rows))
+
+    write("metadata.jsonl", "new")
+    write("old_metadata.jsonl", "old")
+    (photos / "metadata.csv").write_text("file_name,text\n0.jpg,of csv\n")
+    given = ("--input", photos, *SPLIT)
+    made = make(tmp_path / "out", *given, "--annotations", photos)
+    assert captions_of(made) == {name: ["new"] for name in CAPTIONS}
+    found = {note for note in made.manifest.notes if note.code == "annotations"}
+    assert found == {
+        "Images: metadata.csv was not read where metadata.jsonl is beside it",
+        "Images: captions in old_metadata.jsonl were not read, because metadata.jsonl or"
+        f" metadata.csv holds captions, too: --annotations {photos}/old_metadata.jsonl reads these"
+        " captions instead",
+    }
+    tables = f"{photos}/metadata.jsonl,{photos}/metadata.csv,{photos}/old_metadata.jsonl"
+    made = make(tmp_path / "all", *given, "--annotations", tables)
+    assert captions_of(made)["0.jpg"] == ["new", "of csv", "old"]
+    (photos / "metadata.jsonl").unlink()
+    (photos / "metadata.csv").unlink()
+    assert images(*given, "--output", tmp_path / "none", "--annotations", photos) == 2
+    option = f"pass --annotations {photos}/old_metadata.jsonl\n"
+    assert capfd.readouterr().err.endswith(option)
+
+
 def test_several_tables_and_the_first_caption(photos, tmp_path):
     (tmp_path / "a.txt").write_text("0.jpg#0\tone\n1.jpg#0\ttwo\n")
     (tmp_path / "b.txt").write_text("2.jpg#0\tthree\n0.jpg#1\tfour\n")

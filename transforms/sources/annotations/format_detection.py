@@ -59,7 +59,7 @@ class GuessedFormat(NamedTuple):
 
     Attributes:
       format: The format.
-      captions: The tables; empty if the format is that of captions.
+      captions: The tables that are not read.
     """
 
     format: AnnotationFormat
@@ -71,9 +71,12 @@ class GuessedFormat(NamedTuple):
             names = ", ".join(one.name for one in self.captions[:_SHOWN])
             more = ", ..." if len(self.captions) > _SHOWN else ""
             given = option_name("annotations", self.captions[0])
+            others = f"other files hold annotations of {self.format}"
+            if self.format == "captions":
+                others = f"{' or '.join(METADATA)} holds captions, too"
             yield (
-                f"captions in {names}{more} were not read, because other files hold annotations of"
-                f" {self.format}: {given} reads captions instead"
+                f"captions in {names}{more} were not read, because {others}: {given} reads these"
+                " captions instead"
             )
 
 
@@ -116,12 +119,13 @@ def _of_folder(place: Location) -> GuessedFormat | None:
         raise ConfigError(_several_message(place, found))
     if found:
         form = found[0].format
-        tables = [*files.tables, *(() if form in _TEXTS else files.texts)]
+        tables = [*files.tables, *files.lines, *(() if form in _TEXTS else files.texts)]
         tables += files.documents if form == "coco" else []
         return GuessedFormat(form, [*filter(holds_captions, tables)])
+    given = (*files.tables, *files.lines, *files.texts, *files.documents)
     if any(map(holds_captions, files.metadata)):
-        return GuessedFormat("captions")
-    given = (*files.tables, *files.texts, *files.documents)
+        others = [one for one in given if one.name not in METADATA]
+        return GuessedFormat("captions", [*filter(holds_captions, others)])
     if (table := next(filter(holds_captions, given), None)) is not None:
         raise ConfigError(
             f"{option_name('annotations', place)}: {table.name} in the folder holds the"
@@ -183,6 +187,7 @@ class _FolderFiles(NamedTuple):
       texts: Text files that are not empty, the first of each folder.
       documents: JSON files.
       tables: CSV files.
+      lines: Files of JSON lines.
       metadata: The first metadata file of the hub, if any.
     """
 
@@ -191,13 +196,16 @@ class _FolderFiles(NamedTuple):
     texts: Sequence[Location]
     documents: Sequence[Location]
     tables: Sequence[Location]
+    lines: Sequence[Location]
     metadata: Sequence[Location]
 
     @classmethod
     def of(cls, folder: Location) -> _FolderFiles:
         """List a folder."""
         counts: Counter[str] = Counter()
-        by_end: dict[str, list[Location]] = {"xml": [], "txt": [], "json": [], "csv": []}
+        by_end: dict[str, list[Location]] = {
+            end: [] for end in ("xml", "txt", "json", "csv", "jsonl")
+        }
         of_folder: Counter[tuple[str, str]] = Counter()
         metadata: list[Location] = []
         for finding in walk(folder, skipped_among_media, depth=1):
@@ -222,6 +230,7 @@ class _FolderFiles(NamedTuple):
             texts=by_end["txt"],
             documents=by_end["json"],
             tables=by_end["csv"],
+            lines=by_end["jsonl"],
             metadata=metadata,
         )
 

@@ -336,7 +336,7 @@ def files_of(
 
     Args:
       place: The file or folder.
-      ends: Ends of the names of the files in a folder, in lower case.
+      ends: Names of the files in a folder, or their extensions with a dot, in lower case.
       holds: Returns whether a file in a folder has the format.
       noun: Noun for the files, for messages.
 
@@ -348,7 +348,7 @@ def files_of(
     found = [
         Location.parse(item.path)
         for item in walk(place, skipped_among_media, depth=1)
-        if isinstance(item, File) and item.key.lower().endswith(ends)
+        if isinstance(item, File) and _is_one(item.key.rpartition("/")[2].lower(), ends)
     ]
     if not (found := [*filter(holds, found)]):
         shown = noun or f"{' or '.join(ends)} file"
@@ -356,6 +356,10 @@ def files_of(
             f"{option_name('annotations')}: found no {shown} in {place}: check the path"
         )
     return found
+
+
+def _is_one(name: str, ends: Sequence[str]) -> bool:
+    return any(name.endswith(one) if one.startswith(".") else name == one for one in ends)
 
 
 def around(numbers: Sequence[float]) -> Corners:

@@ -153,7 +153,7 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     Raises:
       ConfigError: A file has another format, or has no caption.
     """
-    files = [one for place in places for one in files_of(place, *METADATA)]
+    files: list[Location] = []
     images = NamedImages()
     texts: list[str] = []
     of: list[int] = []
@@ -161,6 +161,14 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     notes: dict[str, None] = {}
     unread = LeftUnread()
     divided: Location | None = None  # the first file with splits
+    lines, table = METADATA
+    for place in places:
+        found = files_of(place, *METADATA)
+        folders = {one.parent for one in found if one.name == lines}
+        several = [one for one in found if one.name == table and one.parent in folders]
+        files += [one for one in found if one not in several]
+        if several:
+            notes[f"{table} was not read where {lines} is beside it"] = None
     for file in naming_files(files, lambda file: (row.image for row in _rows(file, {}))):
         for row in _rows(file.place, notes):
             if row.problem is not None:
