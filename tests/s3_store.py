@@ -54,7 +54,7 @@ class S3Store:
     listener: the socket to accept on, which may belong to another network namespace.
     access_key: of all requests; others are denied.
     requests: all that were answered.
-    faults: {BUCKET/KEY: (kind of fault, number of its GETs that are answered with it)}.
+    faults: {BUCKET/KEY or BUCKET: (kind of fault, number of its GETs that are answered with it)}.
       `denied`, `failing`: 403, 503. `cut`: half of the content is sent. `short`: as well, and the
       headers say that this is all. `unsized`: no length is sent. `flipped`: a bit is another one.
       `stalled`: half of the content is sent, and nothing more until the client hangs up.
@@ -190,7 +190,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 store.delete(self._name)
             self._send(b"", 204)
         elif "/" not in self._name:
-            self._send(self._list(store) if self.command == "GET" else b"")
+            self._send_listing(store)
         elif (found := store.get(self._name)) is None:
             self._send_error(404, "NoSuchKey")
         else:
@@ -263,12 +263,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body += f"<Contents>{facts}</Contents>"
         return _xml("ListBucketResult", body)
 
+    def _send_listing(self, store: S3Store) -> None:
+        fault = self._take_fault()
+        if fault is not None:
+            self._send(self._list(store) if self.command == "GET" else b"", fault=fault)
+
+    def _take_fault(self) -> str | None:
+        """Return the kind of fault of a GET, or ''; None if the answer was an error."""
+        fault = self.server.store.take_fault(self._name) if self.command == "GET" else ""
+        if fault not in ("denied", "failing"):
+            return fault
+        self._send_error(*((403, "AccessDenied") if fault == "denied" else (503, "SlowDown")))
+        return None
+
     def _send_object(self, found: _Object) -> None:
         headers = {"ETag": found.etag, "Content-Type": "binary/octet-stream"}
         headers["Last-Modified"] = email.utils.formatdate(found.time, usegmt=True)
-        fault = self.server.store.take_fault(self._name) if self.command == "GET" else ""
-        if fault in ("denied", "failing"):
-            self._send_error(*((403, "AccessDenied") if fault == "denied" else (503, "SlowDown")))
+        fault = self._take_fault()
+        if fault is None:
             return
         part = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if part is None:

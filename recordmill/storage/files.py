@@ -37,7 +37,7 @@ from recordmill.storage.storage_errors import (
     call_with_retries,
     raise_storage_errors,
 )
-from recordmill.storage.stores import ArrowFiles, DirectoryEntry, Guard, GuardedStream, Store
+from recordmill.storage.stores import ArrowFiles, DirectoryEntry, Guard, GuardedStream, Kind, Store
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -222,6 +222,19 @@ class Location:
         """Return the entries of this folder, sorted by name."""
         with raise_storage_errors("list", self):
             return call_with_retries(self.store.list_dir, self.path)
+
+    def scan_dir(self) -> Iterator[DirectoryEntry]:
+        """Yield the entries of this folder in any order; in S3 only a few pages are in memory."""
+        store = self.store
+        if not isinstance(store, ArrowFiles):
+            yield from self.list_dir()
+            return
+        with raise_storage_errors("list", self), contextlib.closing(store.open_lister()) as lister:
+            for name, size, mtime, is_folder in itertools.chain.from_iterable(
+                lister.begin(self.path, recursive=False)
+            ):
+                kind: Kind = "dir" if is_folder else "file"
+                yield DirectoryEntry(name=name, kind=kind, size=size, mtime_ns=mtime)
 
     def list_if_exists(self) -> list[DirectoryEntry]:
         """Return the entries of this folder, sorted by name; none if it does not exist."""

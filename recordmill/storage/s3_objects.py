@@ -1,9 +1,9 @@
-"""Objects of S3, read and deleted with one request each by obstore; pyarrow does all else.
+"""Objects of S3, read and deleted with one request each by obstore, and listed by it.
 
 pyarrow sends a HEAD before each GET, and writes an empty object for the folder around an object
-that it deletes. obstore uses the credentials and the address that pyarrow uses (`s3_keys`). pyarrow
-reads if obstore cannot get the credentials, or does not support an option of the URI or the name of
-the object.
+that it deletes; it does all else. obstore uses the credentials and the address that pyarrow uses
+(`s3_keys`). pyarrow reads and lists if obstore cannot get the credentials, or does not support an
+option of the URI or the name of the object.
 """
 
 from __future__ import annotations
@@ -17,11 +17,19 @@ import os
 import re
 import threading
 import urllib.parse
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from recordmill.storage.read_ahead import SequentialReads
 from recordmill.storage.s3_keys import endpoint_of, key_options
-from recordmill.storage.stores import ArrowFiles, DirectoryEntry, RangeStream, shortened
+from recordmill.storage.s3_listing import S3Lister
+from recordmill.storage.storage_errors import http_status, raise_as_pyarrow
+from recordmill.storage.stores import (
+    ArrowFiles,
+    DirectoryEntry,
+    Lister,
+    RangeStream,
+    shortened,
+)
 
 if TYPE_CHECKING:
     import obstore
@@ -43,14 +51,7 @@ _KNOWN_OPTIONS = frozenset(
 )
 # Beginnings of regions whose hosts are not in amazonaws.com.
 _OTHER_PARTITIONS = ("cn-", "us-iso", "eu-iso", "eusc-")
-_STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
-_NAMES = {"403": "ACCESS_DENIED"}  # of answers without a code
-_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MD5 = re.compile(r'"([0-9a-f]{32})"')
-_TIMED_OUT = re.compile(r"kind: Timeout|TimedOut")
-# An answer without a length or with less than it, and one that is not the requested range.
-_DAMAGED = re.compile(r"source: Header \{|NotPartial|InvalidRangeRequest|body error|kind: Decode")
 
 
 class S3Files(ArrowFiles):
@@ -132,6 +133,12 @@ class S3Files(ArrowFiles):
                     return
         super().delete_tree(path)
 
+    def open_lister(self) -> Lister:
+        bucket = self.path("").partition("/")[0]
+        # Directory buckets do not list their keys in order.
+        client = None if bucket.endswith("--x-s3") else self._open_client()
+        return super().open_lister() if client is None else S3Lister(client, self)
+
     def _get(
         self, path: str, offset: int, length: int, *, is_whole: bool
     ) -> obstore.GetResult | None:
@@ -151,10 +158,9 @@ class S3Files(ArrowFiles):
                 return obstore.get(client, key)
             return obstore.get(client, key, options={"range": (offset, offset + length)})
         except (OSError, obstore.exceptions.BaseError) as error:
-            status = _STATUS.search(str(error))
-            if status is not None and status[1] == "416":  # the object is empty, or shorter
+            if http_status(error) == 416:  # the object is empty, or shorter
                 return None
-            _raise_as_pyarrow(error)
+            raise_as_pyarrow(error, "GetObject")
 
     def _content(self, path: str, answer: obstore.GetResult, offset: int, length: int) -> bytes:
         """Return the bytes of an answer. Raises OSError if they are not those of the object."""
@@ -164,7 +170,7 @@ class S3Files(ArrowFiles):
         try:
             data = bytes(answer.bytes())
         except (OSError, obstore.exceptions.BaseError) as error:
-            _raise_as_pyarrow(error)
+            raise_as_pyarrow(error, "GetObject")
         wanted = max(0, min(length, size - offset))
         if len(data) != wanted:
             raise OSError(errno.EPROTO, f"the store sent {len(data)} of {wanted} bytes")
@@ -260,24 +266,3 @@ def _entry(path: str, answer: obstore.GetResult) -> DirectoryEntry:
     name, modified = path.rpartition("/")[2], answer.meta["last_modified"]
     mtime_ns = round(modified.timestamp()) * 10**9
     return DirectoryEntry(name=name, kind="file", size=answer.meta["size"], mtime_ns=mtime_ns)
-
-
-def _raise_as_pyarrow(error: Exception) -> NoReturn:
-    """Raise the error that pyarrow raises for the same cause."""
-    text = str(error)
-    status = _STATUS.search(text)
-    if status is not None:
-        code = _CODE.search(text)
-        name = _NEW_WORD.sub("_", code[1]).upper() if code else _NAMES.get(status[1], "UNKNOWN")
-        if status[1] == "404":
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
-        raise OSError(
-            f"AWS Error {name} (HTTP status {status[1]}) during GetObject operation"
-        ) from error
-    if isinstance(error, OSError) and error.errno:
-        raise error
-    if _TIMED_OUT.search(text):
-        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
-    if _DAMAGED.search(text):
-        raise OSError(errno.EPROTO, "the store's answer is incomplete") from error
-    raise OSError("AWS Error NETWORK_CONNECTION during GetObject operation") from error

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -69,6 +69,19 @@ _AWS_CODES = {
     "NO_SUCH_KEY": errno.ENOENT,
     "RESOURCE_NOT_FOUND": errno.ENOENT,
 }
+
+# Errors of obstore.
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_NAMES = {403: "ACCESS_DENIED"}  # of answers without a code
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TIMED_OUT = re.compile(r"kind: Timeout|TimedOut")
+# An answer without a length or with less than it, one that is not the requested range, and a
+# listing that cannot be parsed.
+_DAMAGED = re.compile(
+    r"source: Header \{|NotPartial|InvalidRangeRequest|body error|kind: Decode"
+    r"|Got invalid list response"
+)
 
 
 class PathError(StorageError):
@@ -175,3 +188,30 @@ def short_cause(error: BaseException) -> str:
     if aws := _AWS_ERROR.search(text):
         return f"the store reports '{aws[1].lower().replace('_', ' ')}'"
     return (text.splitlines() or [type(error).__name__])[0]
+
+
+def http_status(error: Exception) -> int | None:
+    """Return the status of the answer that an error of obstore names."""
+    status = _STATUS.search(str(error))
+    return None if status is None else int(status[1])
+
+
+def raise_as_pyarrow(error: Exception, operation: str) -> NoReturn:
+    """Raise the OSError of pyarrow for the cause of an error of obstore."""
+    text = str(error)
+    status = http_status(error)
+    if status == 404:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
+    if status is not None:
+        code = _CODE.search(text)
+        name = _NEW_WORD.sub("_", code[1]).upper() if code else _NAMES.get(status, "UNKNOWN")
+        raise OSError(
+            f"AWS Error {name} (HTTP status {status}) during {operation} operation"
+        ) from error
+    if isinstance(error, OSError) and error.errno:
+        raise error
+    if _TIMED_OUT.search(text):
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
+    if _DAMAGED.search(text):
+        raise OSError(errno.EPROTO, "the store's answer is incomplete") from error
+    raise OSError(f"AWS Error NETWORK_CONNECTION during {operation} operation") from error

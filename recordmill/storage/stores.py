@@ -8,9 +8,9 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 from pyarrow import fs
@@ -35,6 +35,18 @@ class DirectoryEntry:
     kind: Kind
     size: int
     mtime_ns: int
+
+
+class Listed(NamedTuple):
+    """A file or folder of a listing. path: relative to the listed folder."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    is_folder: bool = False
+
+
+Page = list[Listed]  # in the order of the paths; a folder counts with a slash at its end
 
 
 class Store(Protocol):
@@ -117,6 +129,27 @@ class ArrowFiles:
     def list_dir(self, path: str) -> list[DirectoryEntry]:
         found = self.filesystem.get_file_info(fs.FileSelector(self.path(path)))
         return sorted((directory_entry(info) for info in found), key=lambda item: item.name)
+
+    def list_folder(self, path: str, *, recursive: bool) -> Page:
+        """Return the files and folders in a folder; if recursive, all files below it."""
+        place = self.path(path)
+        selector = fs.FileSelector(place, recursive=recursive)
+        found = call_with_retries(self.filesystem.get_file_info, selector)
+        listed = [
+            Listed(
+                info.path[len(place) :].removeprefix("/"),
+                info.size or 0,
+                info.mtime_ns or 0,
+                info.type == fs.FileType.Directory,
+            )
+            for info in found
+        ]
+        # Sorted, because stores list in different orders.
+        return sorted(one for one in listed if not (recursive and one.is_folder))
+
+    def open_lister(self) -> Lister:
+        """Return a lister, which must be closed."""
+        return Lister(self)
 
     def open_input(self, path: str) -> BinaryIO:
         return cast(BinaryIO, _WholeInput(self._open(path)))
@@ -212,6 +245,25 @@ class ArrowFiles:
 
     def sync_folder(self, path: str) -> None:
         pass
+
+
+class Lister:
+    """Lists folders.
+
+    ahead: number of folders to begin before the pages of the first one are taken.
+    """
+
+    ahead = 1
+
+    def __init__(self, files: ArrowFiles) -> None:
+        self._files = files
+
+    def begin(self, folder: str, *, recursive: bool) -> Iterator[Page]:
+        """Return the pages of a folder; if recursive, of all files below it."""
+        yield self._files.list_folder(folder, recursive=recursive)
+
+    def close(self) -> None:
+        """Stop all listings."""
 
 
 def directory_entry(info: Any) -> DirectoryEntry:

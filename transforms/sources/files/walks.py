@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import errno
 import fnmatch
@@ -12,14 +13,12 @@ import pathlib
 import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
-
-from pyarrow import fs
+from typing import NamedTuple
 
 from recordmill.errors import Reject
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import call_with_retries, raise_storage_errors
-from recordmill.storage.stores import ArrowFiles
+from recordmill.storage.stores import ArrowFiles, Page
 from recordmill.transforms.sources.files.file_stat import (
     RejectCause,
     special_file_problem,
@@ -222,38 +221,59 @@ def _walk_store(
 ) -> Iterator[WalkItem]:
     store = root.store
     assert isinstance(store, ArrowFiles)
-    base = store.path(root.path)
-    pending = collections.deque([(base, 0)])
-    while pending:
-        folder, level = pending.popleft()
-        with raise_storage_errors("list", root):
-            # Sorted, because stores list in different orders.
-            infos = sorted(_select(store, folder, recursive=level >= depth), key=_path)
-        for info in infos:
-            key = info.path[len(base) :].strip("/")
-            if reason := skip_reason(key, leave_out):
-                if info.type == fs.FileType.File:
-                    yield SkippedPath(reason, int(counts(key)))
-                elif level < depth and enter(key):  # otherwise its files are listed with it
-                    below = _select(store, info.path, recursive=True)
-                    files = [one.path for one in below if one.type == fs.FileType.File]
-                    keys = (path[len(base) :].strip("/") for path in files)
-                    yield SkippedPath(reason, sum(map(counts, keys)))
-            elif info.type == fs.FileType.Directory:
-                if level < depth and enter(key):
-                    pending.append((info.path, level + 1))
-            else:
-                yield File(key, str(resolve_path(root, key)), info.size or 0, info.mtime_ns or 0)
+    query = f"?{root.query}" if root.query else ""
+    pending = collections.deque([("", 0)])  # keys of folders, with a slash at their ends
+    begun: collections.deque[tuple[str, int, Iterator[Page]]] = collections.deque()
+
+    def begin(folder: str, level: int) -> Iterator[Page]:
+        path = f"{root.path}/{folder}".strip("/")
+        return lister.begin(path, recursive=level >= depth)
+
+    with raise_storage_errors("list", root), contextlib.closing(store.open_lister()) as lister:
+        while pending or begun:
+            if not begun:
+                folder, level = pending.popleft()
+                begun.append((folder, level, begin(folder, level)))
+            prefix, level, pages = begun.popleft()
+            folders: list[str] = []
+            head, skipped, place = None, None, ""  # of the last folder, as most files share it
+            for page in pages:
+                for path, size, mtime, is_folder in page:
+                    key = f"{prefix}{path}".strip("/")
+                    above, _, name = key.rpartition("/")
+                    if above != head:
+                        head, skipped = above, skip_reason(above, leave_out) if above else None
+                        place = _text_before_names(root, above)
+                    if reason := skipped or _skipped(key, name, leave_out):
+                        if not is_folder:
+                            yield SkippedPath(reason, int(counts(key)))
+                        elif enter(key):
+                            below = itertools.chain.from_iterable(begin(f"{key}/", depth))
+                            keys = (f"{key}/{one.path}".strip("/") for one in below)
+                            yield SkippedPath(reason, sum(map(counts, keys)))
+                    elif not is_folder:
+                        is_plain = place and "?" not in name and name not in (".", "..")
+                        text = f"{place}{name}{query}" if is_plain else None
+                        yield File(key, text or str(resolve_path(root, key)), size, mtime)
+                    elif enter(key):
+                        folders.append(key)
+                # After the first page, because some callers need no more.
+                while pending and len(begun) < lister.ahead - 1:
+                    folder, below_it = pending.popleft()
+                    begun.append((folder, below_it, begin(folder, below_it)))
+            pending.extend((f"{folder}/", level + 1) for folder in sorted(folders))
 
 
-def _select(store: ArrowFiles, folder: str, *, recursive: bool) -> list[Any]:
-    selector = fs.FileSelector(folder, recursive=recursive)
-    found: list[Any] = call_with_retries(store.filesystem.get_file_info, selector)
-    return found
+def _text_before_names(root: Location, folder: str) -> str:
+    """Return the text of a folder's place that is before the names in it; '' if it depends."""
+    place = resolve_path(root, folder)
+    text = f"{place.root}/{place.path}/" if place.path else f"{place.root}/"
+    return "" if "?" in text else text
 
 
-def _path(info: Any) -> str:
-    return str(info.path)
+def _skipped(key: str, name: str, leave_out: SkipRule) -> str | None:
+    reason = leave_out(name)
+    return None if reason is None or holds_lists(key) else reason
 
 
 def skip_reason(key: str, leave_out: SkipRule) -> str | None:

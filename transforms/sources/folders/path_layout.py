@@ -561,10 +561,11 @@ def _holds_records(root: Location, name: str, *, rules: LayoutRules) -> bool:
 def _images_beside(place: Location) -> str | None:
     """Return the name of a folder of images in a folder, beside one of their annotations."""
     try:
-        entries = place.list_dir()
+        return images_beside_annotations(
+            entry.name for entry in place.scan_dir() if entry.kind == "dir"
+        )
     except PathError:
         return None  # the walk rejects the folder
-    return images_beside_annotations(entry.name for entry in entries if entry.kind == "dir")
 
 
 def _folders_in_one(root: Location, folders: Sequence[str], rules: LayoutRules) -> tuple[str, ...]:
@@ -577,8 +578,8 @@ def _folders_in_one(root: Location, folders: Sequence[str], rules: LayoutRules) 
     found: list[tuple[str, ...]] = []
     for top in folders:
         with contextlib.suppress(PathError):  # the walk rejects the folder
-            held = [one for one in (root / top).list_dir() if not rules.skip(one.name)]
-            kinds = {entry.kind for entry in held}
+            entries = (root / top).scan_dir()
+            kinds = {entry.kind for entry in entries if not rules.skip(entry.name)}
             if "dir" in kinds:
                 names = _folders_in(root / top, rules)
                 found.append(tuple(f"{top}/{name}" for name in names) if len(kinds) == 1 else ())
@@ -603,5 +604,5 @@ def _folders_below(
 
 
 def _folders_in(place: Location, rules: LayoutRules) -> list[str]:
-    names = [entry.name for entry in place.list_dir() if entry.kind == "dir"]
+    names = [entry.name for entry in place.scan_dir() if entry.kind == "dir"]
     return [name for name in sorted(names) if not rules.skip(name)]
