@@ -213,11 +213,11 @@ def _scans(root: pathlib.Path) -> None:
         put(root / f"scans/{'ab'[number % 2]}/{number}.png", png(Image.fromarray(pixels)))
 
 
-@makes("masks gray-masks odd-masks twice-masks classes.txt masked camvid pascal")
+@makes("masks gray-masks odd-masks twice-masks classes.txt masked apart camvid pascal")
 def _masks(root: pathlib.Path) -> None:
     """Masks of the photos, also in grays, also with one missing and one of another size, and with
-    two for one photo; and images beside their masks, by suffix, by folder and split, and by folder
-    with masks of colours.
+    two for one photo; and images beside their masks, by suffix, by folder and split (also
+    apart), and by folder with masks of colours.
     """
     put(root / "classes.txt", "background\none\ntwo\nthree\n")
     names = _photo_names()
@@ -238,6 +238,8 @@ def _masks(root: pathlib.Path) -> None:
         split, name = ("train", "val", "test")[number % 3], f"{number // 3}.png"
         put(root / f"camvid/{split}/{name}", png(painted(ids)))
         put(root / f"camvid/{split}annot/{name}", png(Image.fromarray(ids)))
+        put(root / f"apart/images/{split}/{name}", png(painted(ids)))
+        put(root / f"apart/drawn/{split}/{name}", png(Image.fromarray(ids)))
         put(root / f"pascal/JPEGImages/{number}.png", png(painted(ids)))
         for folder in ("SegmentationClass", "SegmentationObject"):
             put(root / f"pascal/{folder}/{number}.png", png(painted(ids)))

@@ -42,8 +42,14 @@ def ids_of(split: str, number: int) -> np.ndarray:
     return shapes(100 * [*SPLITS].index(split) + number, SIZE)
 
 
-def lay_out(folder: pathlib.Path, layout: str, *, colours: bool = False) -> pathlib.Path:
-    """Write images that show their own masks, and the masks."""
+def lay_out(
+    folder: pathlib.Path,
+    layout: str,
+    *,
+    colours: bool = False,
+    of_masks: pathlib.Path | None = None,
+) -> pathlib.Path:
+    """Write images that show their own masks, and the masks, also into another folder."""
     by_split = layout in BY_SPLIT
     image, mask = (BY_SPLIT | WHOLE)[layout]
     for split in SPLITS if by_split else ("train",):
@@ -51,7 +57,7 @@ def lay_out(folder: pathlib.Path, layout: str, *, colours: bool = False) -> path
             ids = ids_of(split, number)
             stored = painted(ids) if colours else Image.fromarray(ids)
             write(folder, image.format(split=split, n=number), png(painted(ids)))
-            write(folder, mask.format(split=split, n=number), png(stored))
+            write(of_masks or folder, mask.format(split=split, n=number), png(stored))
     if layout == "pascal":
         write(folder, "SegmentationObject/0.png", png(Image.fromarray(ids_of("train", 7))))
         write(folder, "Annotations/0.xml", b"<annotation/>")
@@ -81,6 +87,23 @@ def test_masks_by_split(tmp_path, layout, place):
         folder = zip_of(tmp_path / "in.zip", files_in(folder))
     made = make(tmp_path / "out", "--input", folder, "--masks", folder, *OPTIONS)
     assert expect_own_masks(made) == 9
+
+
+@pytest.mark.parametrize("place", ["folder", "zip"])
+@pytest.mark.parametrize("layout", [*BY_SPLIT, "flat", "pascal", "pets", "suffix", "same"])
+def test_masks_in_another_folder(tmp_path, layout, place, monkeypatch):
+    """Images need no classes, and usual names of folders mean the same as in one folder."""
+    monkeypatch.setitem(BY_SPLIT, "same", ("{split}/{n}.jpg", "{split}/{n}_converted.png"))
+    folder = lay_out(tmp_path / "in", layout, of_masks=tmp_path / "drawn")
+    masks = tmp_path / "drawn"
+    if place == "zip":
+        folder, masks = (zip_of(one.with_suffix(".zip"), files_in(one)) for one in (folder, masks))
+    suffix = ("--mask-suffix", "_converted") if layout == "same" else ()
+    splits = ("--splits", "train=1") if layout in WHOLE else ()
+    argv = ("--input", folder, "--masks", masks, *suffix, *splits, *OPTIONS)
+    made = make(tmp_path / "out", *argv)
+    folders = {"train": "train"} if layout in WHOLE else SPLITS
+    assert expect_own_masks(made, folders) == 3 * len(folders)
 
 
 @pytest.mark.parametrize(

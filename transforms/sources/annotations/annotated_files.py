@@ -200,8 +200,9 @@ class AnnotatedFiles:
     def _open(self) -> tuple[PathMatcher[AnnotationReader], Iterator[ListingPart]]:
         """Return the matcher of the annotations, and the files.
 
-        If no image matches an annotation, and all annotations are in one folder, names are compared
-        without this folder. Parts of the listing are held in memory until an image matches.
+        If no image matches an annotation, names are compared without the folder that holds all
+        annotations, or without words for annotations in folders. Parts of the listing are held in
+        memory until an image matches.
 
         Raises:
           ConfigError: Images match only without the folder, and its name is not a usual one for
@@ -209,25 +210,23 @@ class AnnotatedFiles:
         """
         annotations = self.open_annotations()
         matcher, files = self._matcher(annotations), self.files.scan()
-        if annotations.folder is None:
+        noun, folder = self.wording.noun, annotations.folder
+        others = [*_other_names(annotations, noun)]
+        if not others:
             return matcher, files
         held: list[ListingPart] = []
         for part in files:
             held.append(part)
             if any(map(matcher.has, _paths_of(part))):
                 return matcher, itertools.chain(held, files)
-        noun, folder = self.wording.noun, annotations.folder
-        note = f"all {noun} are in the folder {folder!r}, which is ignored when they are matched"
-        shorter = dataclasses.replace(
-            annotations,
-            names=[name.partition("/")[2] for name in annotations.names],
-            notes=(*annotations.notes, f"{note} with images"),
-        )
-        by_shorter = self._matcher(shorter)
-        if not any(by_shorter.has(path) for part in held for path in _paths_of(part)):
+        for other in others:
+            by_other = self._matcher(other)
+            if any(by_other.has(path) for part in held for path in _paths_of(part)):
+                if other.folder is None or other.folder_is_known:
+                    return by_other, iter(held)
+                break
+        else:
             return matcher, iter(held)
-        if annotations.folder_is_known:
-            return by_shorter, iter(held)
         packed = is_archive(self.where)
         unpack = f"unpack {self.where}, and " if packed else ""
         place = "" if packed else f" .../{self.where}/{folder}"
@@ -349,6 +348,27 @@ class AnnotatedRows(NamedTuple):
             rows, columns = (one.filter(pa.array(kept)) for one in (rows, columns))
         if len(rows):
             yield from objects.finish(rows, columns)
+
+
+def _other_names(annotations: AnnotationReader, noun: str) -> Iterator[AnnotationReader]:
+    """Yield the same annotations with names that are compared if no image has one of theirs.
+
+    These lack the folder of all of them, or words for annotations in folders.
+    """
+    end = "ignored when they are matched with images"
+    if annotations.folder is not None:
+        note = f"all {noun} are in the folder {annotations.folder!r}, which is {end}"
+        names = [name.partition("/")[2] for name in annotations.names]
+        yield dataclasses.replace(annotations, names=names, notes=(*annotations.notes, note))
+    if annotations.plain_names:
+        note = f"words for {noun} in the names of folders are {end}"
+        yield dataclasses.replace(
+            annotations,
+            names=annotations.plain_names,
+            folder=None,
+            beside_images=True,
+            notes=(*annotations.notes, note),
+        )
 
 
 def _look_up(part: ListingPart, matcher: PathMatcher[AnnotationReader]) -> Indices:

@@ -142,6 +142,9 @@ class MaskFolders:
         alone = len(tops) == len(roots) == 1 and not self.among_images and not self.searched
         folder = (tops.pop() or None) if alone else None
         usual = folder is not None and folder_of_masks(folder) == ""
+        plain = [path_of_image(name) or name for name in names]
+        if plain == names or len({*plain}) < len(names):
+            plain = []
         return AnnotationTable(
             names=names,
             table=references,
@@ -149,6 +152,7 @@ class MaskFolders:
             rejects=[self._of_mask(reject) for reject in rejects],
             suffixes=suffixes,
             folder=folder,
+            plain_names=plain,
             folder_is_known=usual or folder == archive_stem(places[0].name),
             paths=own_paths if self.among_images else None,
             keys=own_keys if self.is_input else (),

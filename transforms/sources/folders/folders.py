@@ -403,10 +403,15 @@ class FileTree:
             labelled=self.labelled,
             archived=may_be_record,
             skip=self._skip,
-            with_masks=self.masks is not None,
+            with_masks=self._has_masks,
             advise_masks="masks" in self.companions,
         )
         return lay_out(Inputs.of(self.input), rules)
+
+    @property
+    def _has_masks(self) -> bool:
+        """True if the images have masks, in the input or elsewhere."""
+        return self.masks is not None or (self.annotated and "masks" not in self.companions)
 
     @property
     def _skip(self) -> SkipRule:

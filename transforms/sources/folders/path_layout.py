@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import functools
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -157,8 +158,8 @@ class LayoutRules:
     archived: returns whether a file may be a record, by its name; None if archives are not read.
     is_dataset: returns whether a folder is a dataset, whose shards have names of splits.
     usable: returns whether a file may hold a record, by its name; None if `archived` does.
-    with_masks: whether an input also holds folders of masks, so that a folder `images` means
-      nothing. advise_masks: whether such folders would be read as images.
+    with_masks: whether files have masks, so that a folder `images` means nothing, and files in
+      folders of splits need no class. advise_masks: whether such folders would be read as images.
     """
 
     skip: Callable[[str], str | None]
@@ -411,6 +412,9 @@ def _layout_of(
     if below_images and labels == "top":  # the folder below that of the split
         inner = (folders_in(f"{_IMAGES}/{name}") for name in folders_in(_IMAGES))
         labels = "folder:2" if any(inner) else None
+    elif rules.with_masks and splits == "folders" and labels == "top":
+        below = itertools.chain.from_iterable(map(folders_in, folders))
+        labels = None if all(map(is_image_folder, below)) else labels
     by_file = labels is not None and LabelFiles.parse(labels) is not None
     if by_file and archives is None:
         raise ConfigError(

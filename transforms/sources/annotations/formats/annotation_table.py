@@ -32,6 +32,8 @@ class AnnotationReader(abc.ABC):
         a folder of images, such as "images".
       folder: Folder with which all names begin, if there is one.
       folder_is_known: Whether the name of the folder is a usual one for annotations.
+      plain_names: The same names without usual words for annotations in folders, unique; they are
+        compared if no image has one of `names`. Empty if there are no such words.
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
       beside_images: Whether names lack folders such as `images`, beside which the annotations are.
@@ -51,6 +53,7 @@ class AnnotationReader(abc.ABC):
     folders: Sequence[str] = ()
     folder: str | None = None
     folder_is_known: bool = False
+    plain_names: Sequence[str] = ()
     paths: pa.Array | None = None
     keys: Collection[str] = ()
     beside_images: bool = False
