@@ -53,9 +53,11 @@ def key_options(variables: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     if variables.get("AWS_WEB_IDENTITY_TOKEN_FILE") and variables.get("AWS_ROLE_ARN"):
         return {}
-    names = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
-    if any(map(variables.get, names)):
+    if variables.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
         return {}
+    if variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        # Without such a file, obstore asks the EC2 instance instead.
+        return {} if variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") else None
     if variables.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return {"skip_signature": True}
     place = variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")

@@ -106,6 +106,14 @@ def test_a_folder_of_files_is_not_held_in_memory(recursive, store, monkeypatch):
     )
 
 
+def test_a_folder_is_scanned_like_it_is_listed(store):
+    put(store, *random_keys(3), "in/c/", "in/d", "in/e/f")
+    place = Location.parse(store.uri("in"))
+    entries = sorted(place.scan_dir(), key=lambda entry: (entry.name, entry.kind))
+    assert entries == sorted({*place.list_dir()}, key=lambda entry: (entry.name, entry.kind))
+    assert {"dir", "file"} == {entry.kind for entry in entries}
+
+
 def test_few_pages_are_requested_ahead(store):
     put(store, *(f"in/{number // 30}/{number:03}" for number in range(300)))
     lister = files_of(store).open_lister()

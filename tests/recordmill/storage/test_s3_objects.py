@@ -1,10 +1,13 @@
 """Reads of objects: one request each, and the faults of stores."""
 
+import http.server
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -206,6 +209,66 @@ def test_keys_that_only_the_sdk_gets_are_its_own(store, tmp_path):
     variables = {"AWS_EC2_METADATA_DISABLED": "true"}
     found = read_in_a_process(str(place_of(store, "a")), folder=tmp_path, variables=variables)
     assert found == ["hello", False]
+
+
+class KeyServer(http.server.BaseHTTPRequestHandler):
+    """Answers as the endpoints of containers and of EC2 instances do."""
+
+    def do_PUT(self) -> None:
+        self.answer("TOKEN")
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/security-credentials/"):
+            self.answer("role")
+        else:
+            keys = {"AccessKeyId": "test", "SecretAccessKey": "x", "Token": "t"}
+            self.answer(
+                json.dumps({"Code": "Success", "Expiration": "2100-01-01T00:00:00Z", **keys})
+            )
+
+    def answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
+        """Print nothing."""
+
+
+@pytest.fixture
+def key_server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), KeyServer) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("variables", "by_obstore"),
+    [
+        (
+            {
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI": "{}/keys",
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "token",
+            },
+            True,
+        ),
+        ({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "{}/keys"}, False),
+        ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "{}"}, True),
+    ],
+    ids=["pod", "container", "instance"],
+)
+def test_keys_of_roles_are_requested(variables, by_obstore, store, key_server, tmp_path):
+    store.put("bucket/a", b"hello")
+    (tmp_path / "token").write_text("token")
+    variables = {
+        name: str(tmp_path / text) if text == "token" else text.format(key_server)
+        for name, text in variables.items()
+    }
+    found = read_in_a_process(str(place_of(store, "a")), folder=tmp_path, variables=variables)
+    assert found == ["hello", by_obstore]
+    assert {one.status for one in store.requests} <= {200, 206}
 
 
 def test_the_endpoint_of_the_environment(store, tmp_path):
