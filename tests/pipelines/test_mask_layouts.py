@@ -213,6 +213,34 @@ def test_names_that_differ_as_in_cityscapes(tmp_path):
     assert not made.rejects
 
 
+@pytest.mark.parametrize(
+    ("image", "mask", "suffix"),
+    [
+        ("img_{n}", "semantic_seg_{n}", "img_*=semantic_seg_*"),
+        ("{n}", "mask-{n}", "mask-*"),
+        ("{n}", "m{n}_gt", "_a,m*_gt"),
+        ("img_{n}_rgb", "{n}", "img_*_rgb="),
+    ],
+)
+def test_names_that_begin_differently(tmp_path, capfd, image, mask, suffix):
+    for number in range(12):
+        ids = ids_of("train", number)
+        write(tmp_path, f"in/{image.format(n=number)}.png", png(painted(ids)))
+        write(tmp_path, f"masks/{mask.format(n=number)}.png", png(Image.fromarray(ids)))
+    write(tmp_path, "masks/other.txt", b"")
+    argv = ("--input", tmp_path / "in", "--masks", tmp_path / "masks", "--splits", "train=1")
+    made = make(tmp_path / "out", *argv, *OPTIONS, "--mask-suffix", suffix)
+    assert not made.rejects
+    for (key, _), example in made.examples().items():
+        number = int("".join(filter(str.isdigit, key)))
+        assert np.array_equal(opened(example[MASK][0]), ids_of("train", number))
+    assert len(made.examples()) == 12
+    assert images(*argv, "--mask-suffix", "no_*", "--output", tmp_path / "none") == 2
+    error = capfd.readouterr().err
+    assert "--mask-suffix no_*: no name in" in error
+    assert "a prefix is given as --mask-suffix 'PREFIX*'" in error
+
+
 def test_several_suffixes_as_in_drive(tmp_path):
     for split in ("training", "test"):
         for number in range(2):

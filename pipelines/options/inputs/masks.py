@@ -64,8 +64,8 @@ class MasksConfig(CommonConfig):
         shapes_bytes=False,
         metavar="[END=]SUFFIX,...",
         help="End of the names of masks, such as _mask in 7_mask.png for 7.jpg; with END= also the"
-        " end of the names of images that it replaces. Default: none, or a usual one that all masks"
-        " have, with a note.",
+        " end of the names of images that it replaces; with * a prefix, as in mask_*. Default:"
+        " none, or a usual one that all masks have, with a note.",
     )
     mask_labels: str | None = option(
         None,
@@ -239,7 +239,8 @@ def masked(config: MasksConfig, files: Source, *, limits: ImageOptions) -> Sourc
             absent="",
             noun="masks",
             parts="mask",
-            remedy="; if names of masks have a suffix, give it as --mask-suffix",
+            remedy="; if names of masks have a suffix, give it as --mask-suffix, a prefix as"
+            " --mask-suffix 'PREFIX*'",
         ),
         unannotated=config.unmasked,
     )

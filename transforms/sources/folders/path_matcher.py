@@ -42,6 +42,22 @@ def normal_name(name: str) -> str:
     return posixpath.normpath(name.replace("\\", "/")).lstrip("/")
 
 
+def renamed(name: str, own: str, theirs: str) -> str | None:
+    """Return a path with other ends of its last name; None if it has not the ends to replace.
+
+    Args:
+      name: The path.
+      own: END, or BEGIN*END.
+      theirs: The same, in place of it.
+    """
+    folder, slash, stem = name.rpartition("/")
+    begin, _, end = own.rpartition("*")
+    if not stem.startswith(begin) or not stem[len(begin) :].endswith(end):
+        return None
+    new_begin, _, new_end = theirs.rpartition("*")
+    return f"{folder}{slash}{new_begin}{stem[len(begin) : len(stem) - len(end)]}{new_end}"
+
+
 class NamedPaths(Protocol):
     """Names that are the ends of paths; attributes as of `AnnotationReader`."""
 
@@ -55,7 +71,7 @@ class NamedPaths(Protocol):
 
     @property
     def suffixes(self) -> Sequence[tuple[str, str]]:
-        """Pairs of the end of the stem of a path, and of the name in place of it."""
+        """Pairs of the end of the stem of a path, and of the name in place of it, for `renamed`."""
 
     @property
     def folders(self) -> Sequence[str]:
@@ -263,8 +279,8 @@ class PathMatcher(Generic[_Named]):
         """Return the indices of the annotations of an image with this name."""
         found: list[int] = []
         for own, theirs in self.annotations.suffixes:
-            if name.endswith(own):
-                given = name.removesuffix(own) + theirs
+            given = renamed(name, own, theirs) if own or theirs else name
+            if given is not None:
                 stem = given if given in self._at else self._by_form.get(_composed(given), given)
                 at = self._at.get(stem, -1)
                 at = self._of_split(stem, splits) if at >= 0 and self._by_split else at

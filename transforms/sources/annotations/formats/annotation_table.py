@@ -27,7 +27,7 @@ class AnnotationReader(abc.ABC):
       classes: Classes in the order of their numbers.
       by_stem: Whether names have no extension.
       suffixes: Pairs such as ("", "_mask"): end of the stem of an image, and the end of the name of
-        its annotations in place of it.
+        its annotations in place of it; or ("img_*", "mask_*") for the beginnings.
       folders: Names of folders of annotations, such as "labels", in which paths are the same as in
         a folder of images, such as "images".
       folder: Folder with which all names begin, if there is one.
