@@ -99,6 +99,7 @@ def data_type(config: ImagesConfig) -> DataType:
         companions=companions,
         masks=beside_masks,
         annotated=bool(config.annotations or config.masks),
+        captioned=captioned,
         boxes=lambda file: object_columns(file, labels, config.object_rules(labels)),
         labelled=not (gives_captions(config) or classed),
     )

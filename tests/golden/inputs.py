@@ -250,7 +250,7 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits keypoints.json hub-boxes captions.csv captions.json odd-captions.token "
+    "coco-splits keypoints.json hub-boxes captions.csv captions.json captioned odd-captions.token "
     "labelme labelme-flags cvat.xml hub-tables coco-names csv-splits dota pose odd-yolo "
     "coco-and-ids coco-and-yolo"
 )
@@ -271,6 +271,10 @@ def _annotated(root: pathlib.Path) -> None:
     put(root / "captions_train2017.json", json.dumps({**found, "annotations": captions}))
     texts = [f"{name},{text} {name}" for name in annotated for text in ("one", "two")]
     put(root / "captions.csv", "\n".join(["image,caption", *texts, ""]))
+    for name in annotated:
+        split = "test" if name == "03.png" else "train"
+        put(root / f"captioned/images/{split}/{name}", (root / "coco" / name).read_bytes())
+        put(root / f"captioned/captions/{split}/{name[:-4]}.txt", f"one {name}\ntwo {name}\n")
     entries = [dict(zip(("file_name", "caption"), one.split(","), strict=True)) for one in texts]
     put(root / "captions.json", json.dumps([*entries, {"file_name": "00.png"}], indent=1))
     tokens = [f"{name}#{n}{' ' if n else chr(9)}{n} {name}" for name in annotated for n in (0, 1)]

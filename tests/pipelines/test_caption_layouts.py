@@ -24,6 +24,10 @@ def captions_of(made: Made, split: str = "train") -> dict[str, list[str]]:
     }
 
 
+def labels_of(example: dict[str, list[bytes]]) -> list[str | None]:
+    return [text.decode() for text in example.get("image/class/text", [])] or [None]
+
+
 @pytest.fixture
 def photos(tmp_path: pathlib.Path) -> pathlib.Path:
     for number in range(3):
@@ -428,6 +432,84 @@ def test_files_that_hold_no_caption_are_rejected(photos, tmp_path):
     details = (made.folder / "rejects.jsonl").read_text()
     assert "0.json: expected a text or a list of texts in the field 'caption', got 5" in details
     assert "1.json: not JSON" in details
+
+
+IN_FOLDERS = {  # {image: file of its captions, without extension; split; class}
+    "sibling": ("images/{n}", "captions/{n}", "train", None),
+    "texts": ("ds/imgs/{n}", "ds/Texts/{n}", "train", None),
+    "labels": ("images/{n}", "labels/{n}", "train", None),
+    "classes": ("images/k{n}/0", "text_c10/k{n}/0", "train", "k{n}"),
+    "in splits": ("{split}/images/0", "{split}/prompts/0", "{split}", None),
+    "around splits": ("images/{split}/0", "captions/{split}/0", "{split}", None),
+    "names of splits": ("{split}_images/0", "{split}_captions/0", "{split}", None),
+    "beside splits": ("{split}/0", "{split}_captions/0", "{split}", None),
+    "inside": ("{n}", "captions/{n}", "train", None),
+    "other folder": ("photos/{n}", "captions/{n}", "train", "photos"),
+}
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.mark.parametrize(
+    ("case", "place"), [*((case, "folder") for case in IN_FOLDERS), ("sibling", "zip")]
+)
+def test_files_in_a_folder_for_captions(photos, tmp_path, case, place):
+    given = IN_FOLDERS[case]
+    expected, files = {}, {}
+    for number, by_default in enumerate(SPLITS):
+        image, text, split, label = (
+            one and one.format(n=number, split=by_default) for one in given
+        )
+        files[f"{image}.jpg"] = (photos / f"{number}.jpg").read_bytes()
+        files[f"{text}.txt"] = f"caption {number}".encode()
+        expected[f"{image}.jpg"] = (split, label, [f"caption {number}"])
+    where = tmp_path / f"data.{place}"
+    if place == "zip":
+        zip_of(where, files)
+    for name, content in files.items() if place == "folder" else ():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_bytes(content)
+    argv = SPLIT if given[2] == "train" else ()
+    made = make(tmp_path / "out", "--input", where, "--captions-from", ".txt", *argv)
+    assert not made.rejects
+    found = {
+        key: (split, *labels_of(example), [text.decode() for text in example["image/caption"]])
+        for split in made.manifest.splits
+        for (key, _), example in made.examples(split).items()
+    }
+    assert found == expected
+
+
+def test_captions_beside_an_image_and_in_a_folder_are_ambiguous(photos, tmp_path, capfd):
+    (photos.parent / "captions").mkdir()
+    for folder in ("Images", "captions"):
+        for number in range(3):
+            (photos.parent / folder / f"{number}.txt").write_text(folder)
+    argv = ("--input", photos.parent, "--captions-from", ".txt")
+    assert images(*argv, "--output", tmp_path / "out") == 2
+    assert "are both captions of the image" in capfd.readouterr().err
+
+
+def test_captions_win_over_labels(photos, tmp_path):
+    for folder in ("captions", "labels"):
+        (photos.parent / folder).mkdir()
+        for number in range(3):
+            (photos.parent / folder / f"{number}.txt").write_text(folder)
+    argv = ("--input", photos.parent, "--captions-from", ".txt", *SPLIT)
+    made = make(tmp_path / "out", *argv)
+    assert captions_of(made) == {f"{number}.jpg": ["captions"] for number in range(3)}
+    (note,) = [note for note in made.manifest.notes if note.code == "annotations"]
+    assert "captions of 3 images in .txt files that are not in the input were dropped" in note
+
+
+def test_the_error_names_folders_for_captions(photos, tmp_path, capfd):
+    (photos.parent / "others").mkdir()
+    for number in range(3):
+        (photos.parent / "others" / f"{number}.txt").write_text("A dog")
+    argv = ("--captions-from", ".txt", "--output", tmp_path / "out", "--input")
+    assert images(*argv, photos.parent) == 2
+    assert "; folders such as captions or texts may stand beside images" in capfd.readouterr().err
+    assert images(*argv, photos) == 2
+    assert "such as captions beside images: pass the folder that holds" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

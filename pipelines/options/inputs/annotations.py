@@ -57,8 +57,9 @@ class AnnotationsConfig(CommonConfig):
     captions_from: str | None = option(
         None,
         metavar=".EXT|.json:FIELD",
-        help="Captions in files beside the images and with their names, in folders or archives such"
-        " as WebDataset shards: the lines of .txt, or a field of .json with a text or a list.",
+        help="Captions in files with the names of the images, beside them (also in WebDataset"
+        " shards) or in captions/ beside images/: the lines of .txt, or a field of .json with a"
+        " text or a list.",
     )
     box_units: Literal["pixels", "fractions"] = option(
         "pixels",
@@ -197,7 +198,12 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
             files=files,
             open_annotations=captions,
             where=captions.where,
-            wording=Wording(option="--captions-from", noun="captions", parts="captions"),
+            wording=Wording(
+                option="--captions-from",
+                noun="captions",
+                parts="captions",
+                remedy="; folders such as captions or texts may stand beside images",
+            ),
             unannotated=config.unannotated,
             absent="drop",
         )

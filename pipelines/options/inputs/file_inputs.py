@@ -62,6 +62,7 @@ def files_of(
     companions: Sequence[Companion] = ("sidecars", "tables"),
     masks: tuple[str, ...] | None = None,
     annotated: bool = False,
+    captioned: bool = False,
     boxes: Callable[[RowFile], ObjectColumns | None] | None = None,
 ) -> MediaFiles:
     """Return the source of the files of --input.
@@ -76,6 +77,7 @@ def files_of(
       companions: Kinds of files in a folder for which notes are made.
       masks: Folders of masks in the input, as in `FileTree`.
       annotated: As in `FileTree`.
+      captioned: As in `FileTree`.
       boxes: Returns the columns of boxes of a table that holds files; None if boxes are not read.
 
     Raises:
@@ -119,6 +121,7 @@ def files_of(
         companions=companions,
         masks=masks,
         annotated=annotated,
+        captioned=captioned,
         segments=given if columns else None,
         worker_limits=config.worker_limits,
         objects=objects,

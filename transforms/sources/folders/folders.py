@@ -373,6 +373,8 @@ class FileTree:
         with a usual name for masks; None if the input holds no masks.
       annotated: Whether masks or other annotations belong to the images. Folders in which they are
         drawn, such as `Visualization`, are then not read, nor are the masks of Pascal VOC.
+      captioned: Whether files of captions belong to the images. A folder such as `images` beside
+        one such as `captions` then means nothing.
     """
 
     input: str | Inputs
@@ -383,6 +385,7 @@ class FileTree:
     companions: tuple[Companion, ...] = ()
     masks: tuple[str, ...] | None = None
     annotated: bool = False
+    captioned: bool = False
 
     def __post_init__(self) -> None:
         check_options(self, self._check_together)
@@ -395,6 +398,11 @@ class FileTree:
         """True if a key is a path."""
         return Inputs.of(self.input).key_from is None
 
+    @property
+    def has_archives(self) -> bool:
+        """True if an input is an archive or holds archives."""
+        return any(one.archives is not None for one in self._laid_out)
+
     @functools.cached_property
     def _laid_out(self) -> tuple[LaidOutInput, ...]:
         may_be_record = functools.partial(may_be, leave_out=self.leave_out)
@@ -405,6 +413,7 @@ class FileTree:
             skip=self._skip,
             with_masks=self._has_masks,
             advise_masks="masks" in self.companions,
+            captioned=self.captioned,
         )
         return lay_out(Inputs.of(self.input), rules)
 

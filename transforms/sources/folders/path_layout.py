@@ -25,7 +25,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, PathError, shown
 from recordmill.transforms.sources.archives.archive_tree import ArchiveTree, find_archives
 from recordmill.transforms.sources.archives.label_files import LabelFiles
-from recordmill.transforms.sources.files.input_paths import Inputs
+from recordmill.transforms.sources.files.input_paths import SPLIT_WORDS, Inputs
 from recordmill.transforms.sources.files.inputs import InputRoot, find_roots, walk_input
 from recordmill.transforms.sources.files.partitions import (
     Partitions,
@@ -37,6 +37,7 @@ from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.walks import File, walk
 from recordmill.transforms.sources.folders.path_names import FileFacts, PathLayout, file_split
 from recordmill.transforms.sources.folders.role_folders import (
+    holds_captions,
     holds_no_images,
     images_beside_annotations,
     is_image_folder,
@@ -160,6 +161,7 @@ class LayoutRules:
     usable: returns whether a file may hold a record, by its name; None if `archived` does.
     with_masks: whether files have masks, so that a folder `images` means nothing, and files in
       folders of splits need no class. advise_masks: whether such folders would be read as images.
+    captioned: whether an input may hold folders of captions.
     """
 
     skip: Callable[[str], str | None]
@@ -170,6 +172,7 @@ class LayoutRules:
     usable: Callable[[str], bool] | None = None
     with_masks: bool = False
     advise_masks: bool = False
+    captioned: bool = False
 
 
 def lay_out(inputs: Inputs, rules: LayoutRules) -> tuple[LaidOutInput, ...]:
@@ -296,11 +299,20 @@ def _lay_out_one(
         plain
         and by_default
         and len(folders) == 1
-        and _images_beside(root.root / folders[0]) is not None
+        and _images_beside(root.root / folders[0], rules) is not None
     ):
         (inside,) = folders  # the layout is that of the folders in it
         folders = folders_in(inside)
         root = dataclasses.replace(root, root=root.root / inside)
+    # Options for parts of paths see whole paths.
+    by_words = inputs.split_from in SPLIT_WORDS and inputs.label_from is None
+    captioned = (
+        rules.captioned
+        and by_words
+        and not (inputs.group_from or inputs.key_from or inputs.column_from)
+    )
+    if captioned and any(map(holds_captions, folders)):
+        rules = dataclasses.replace(rules, with_masks=True)
     images = [name for name in folders if rules.with_masks and is_image_folder(name)]
     if len(images) == 1:  # its folders name splits and classes, as if it were the input
         folders = folders_in(images[0])
@@ -328,7 +340,7 @@ def _lay_out_one(
         inner = _folders_in_one(root.root, folders, rules)
     beside = None
     if plain and layout.splits == "folders":
-        beside = _images_beside(root.root / folders[0])
+        beside = _images_beside(root.root / folders[0], rules)
     by_user = inputs.split_from == "folders"
     open_ = inputs.split_from == "auto" and not any(one.split for one in inputs.paths)
     unused = None
@@ -344,7 +356,7 @@ def _lay_out_one(
     layout = dataclasses.replace(
         layout,
         groups=inputs.group_from,
-        with_masks=rules.with_masks,
+        with_masks=rules.with_masks or (captioned and beside is not None),
         split_map=inputs.split_map,
         columns=tuple(inputs.column_from.values()),
         keys=inputs.key_from,
@@ -562,14 +574,13 @@ def _holds_records(root: Location, name: str, *, rules: LayoutRules) -> bool:
     )
 
 
-def _images_beside(place: Location) -> str | None:
+def _images_beside(place: Location, rules: LayoutRules) -> str | None:
     """Return the name of a folder of images in a folder, beside one of their annotations."""
     try:
-        return images_beside_annotations(
-            entry.name for entry in place.scan_dir() if entry.kind == "dir"
-        )
+        names = [entry.name for entry in place.scan_dir() if entry.kind == "dir"]
     except PathError:
         return None  # the walk rejects the folder
+    return images_beside_annotations(names, captioned=rules.captioned)
 
 
 def _folders_in_one(root: Location, folders: Sequence[str], rules: LayoutRules) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import posixpath
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from recordmill.storage.members import MARK
 from recordmill.transforms.sources.files.near_names import IN_FOLDER, NearNames, difference
 from recordmill.transforms.sources.folders.role_folders import (
     folder_of_images,
-    is_image_folder,
     without_image_folders,
+    without_images,
 )
 from recordmill.unicode_tables import has_later
 
@@ -74,8 +73,11 @@ class NamedPaths(Protocol):
         """Pairs of the end of the stem of a path, and of the name in place of it, for `renamed`."""
 
     @property
-    def folders(self) -> Sequence[str]:
-        """Folders of annotations, such as `labels`, that replace the folder of images in a path."""
+    def folders(self) -> Mapping[str, str]:
+        """{folder of annotations: folder of images that it replaces in a path}.
+
+        Images are named without their word, by `without_images`: "" stands for `images`.
+        """
 
     @property
     def beside_images(self) -> bool:
@@ -263,11 +265,16 @@ class PathMatcher(Generic[_Named]):
         if self.annotations.by_stem:
             stem, dot, _ = parts[-1].rpartition(".")
             parts[-1] = stem if stem and dot else parts[-1]
-        folders = self.annotations.folders
-        of_images = [n for n, one in enumerate(parts[:-1]) if folders and is_image_folder(one)]
+        folders = self.annotations.folders.items()
+        replaced = [
+            (n, other)
+            for n, one in enumerate(parts[:-1] if folders else ())
+            for other, of in folders
+            if of == without_images(one)
+        ]
         for start in range(len(parts)):
             found = self._named("/".join(parts[start:]), splits)
-            for at, other in itertools.product(of_images, folders):
+            for at, other in replaced:
                 if at >= start:
                     name = "/".join([*parts[start:at], other, *parts[at + 1 :]])
                     found += [one for one in self._named(name, splits) if one not in found]

@@ -47,7 +47,8 @@ class PathLayout:
       label_key: Key among these whose values are the classes.
       groups: As `Inputs.group_from`.
       split_map: As `Inputs.split_map`, for splits that are a part of paths.
-      with_masks: Whether folders such as `images`, which are beside those of masks, mean nothing.
+      with_masks: Whether folders such as `images`, which are beside those of masks or captions,
+        mean nothing.
       columns: The parts of a path that are columns, as `Inputs.column_from`.
       keys: As `Inputs.key_from`.
       inside: The only top folder, if images and their annotations are in folders in it.

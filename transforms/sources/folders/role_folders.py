@@ -1,6 +1,7 @@
-"""Folders with usual names for images, or for masks of the images in other folders.
+"""Folders with usual names for images, or for masks or captions of the images in other folders.
 
 images/train masks/train           a folder for each, with the same subfolders
+images/train captions/train        the same for captions
 train/images train/masks           the same in the folder of each split
 train trainannot                   the name of the other folder, and a word for masks
 train_images train_masks           the name of a split, and a word for each
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from recordmill.format.split_names import canonical_split
 
@@ -39,6 +40,11 @@ _OF_VOC = re.compile(rf"segmentation(class|object){_FORMAT}", re.IGNORECASE)
 _MASKS = re.compile(
     rf"(?P<of>.*?)[-_ ]?({_WORDS}){_FORMAT}|({_WORDS})[-_ ](?P<behind>.+)", re.IGNORECASE
 )
+_CAPTIONS = re.compile(
+    r"(?P<of>.*?)[-_ ]?(captions?|texts?|txts?|prompts?|descriptions?|sentences?|transcripts?"
+    r"|transcriptions?)([-_ ]?(c10|files?))?|(captions?|texts?)[-_ ](?P<behind>.+)",
+    re.IGNORECASE,
+)
 # Pattern of paths in which a folder may hold masks; it also fits some other names.
 FOLDERS_OF_MASKS = rf"(?i:(^|/)[^/]*({_WORDS}){_FORMAT}/|(^|/)({_WORDS})[-_ ][^/]+/)"
 
@@ -56,7 +62,16 @@ def folder_of_masks(name: str) -> str | None:
     This is `train` for `trainannot`, an empty text for `masks`, and None for a folder that does not
     have a usual name for masks.
     """
-    found = _MASKS.fullmatch(name)
+    return _folder_of(_MASKS.fullmatch(name))
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def folder_of_captions(name: str) -> str | None:
+    """Return the folder to whose images a folder of captions belongs, as `folder_of_masks`."""
+    return _folder_of(_CAPTIONS.fullmatch(name))
+
+
+def _folder_of(found: re.Match[str] | None) -> str | None:
     if found is None:
         return None
     of: str = found["of"] or found["behind"] or ""
@@ -68,6 +83,11 @@ def folder_of_masks(name: str) -> str | None:
 def holds_no_images(name: str) -> bool:
     """Return whether a folder has a usual name for masks, of classes or of objects."""
     return folder_of_masks(name) is not None or _OBJECTS.fullmatch(name) is not None
+
+
+def holds_captions(name: str) -> bool:
+    """Return whether a folder has a usual name for captions, or for labels, which may be texts."""
+    return folder_of_captions(name) is not None or folder_of_masks(name) is not None
 
 
 def holds_masks_of_voc(name: str) -> bool:
@@ -92,14 +112,19 @@ def path_of_image(path: str) -> str | None:
     return "/".join([*filter(None, kept), name])
 
 
-def images_beside_annotations(folders: Iterable[str]) -> str | None:
+def images_beside_annotations(folders: Sequence[str], *, captioned: bool = False) -> str | None:
     """Return the name of the folder of images beside folders of masks, labels or annotations.
 
-    None if there is no such folder, or several.
+    Args:
+      folders: Names of folders.
+      captioned: Whether folders of captions count, too.
+
+    Returns:
+      None if there is no such folder, or several.
     """
-    names = [*folders]
-    found = [name for name in names if is_image_folder(name)]
-    return found[0] if len(found) == 1 and any(map(holds_no_images, names)) else None
+    found = [name for name in folders if is_image_folder(name)]
+    beside = any(holds_no_images(one) or (captioned and holds_captions(one)) for one in folders)
+    return found[0] if len(found) == 1 and beside else None
 
 
 def folder_of_images(path: str) -> str | None:

@@ -34,7 +34,7 @@ class _Names(NamedTuple):
     names: Sequence[str]
     by_stem: bool
     suffixes: Sequence[tuple[str, str]] = (("", ""),)
-    folders: Sequence[str] = ()
+    folders: Mapping[str, str] = {}
     beside_images: bool = False
     splits: Sequence[str | None] = ()
     shared: str = ""

@@ -31,6 +31,7 @@ def source_of_files(
     companions: Sequence[Companion] = (),
     masks: tuple[str, ...] | None = None,
     annotated: bool = False,
+    captioned: bool = False,
     segments: tuple[str, ...] | None = None,
     worker_limits: TaskLimits = DEFAULT_LIMITS,
     objects: ObjectColumns | None = None,
@@ -48,6 +49,7 @@ def source_of_files(
       companions: As in `FileTree`.
       masks: As in `FileTree`.
       annotated: As in `FileTree`.
+      captioned: As in `FileTree`.
       segments: `segment_columns` of `FileList`.
       worker_limits: As in `MediaRows`.
       objects: As in `MediaRows`.
@@ -76,6 +78,7 @@ def source_of_files(
             companions=tuple(companions),
             masks=masks,
             annotated=annotated,
+            captioned=captioned,
         )
     return FileList(path=inputs, segment_columns=segments, **columns, **listed)
 

@@ -303,7 +303,7 @@ def list_annotations(folder: Location, end: str) -> ListedAnnotations:
             "files": files,
             "names": names,
             "rejects": rejects,
-            "folders": folders,
+            "folders": dict.fromkeys(folders, ""),
             "folder": alone,
             "folder_is_known": alone in folders,
         },

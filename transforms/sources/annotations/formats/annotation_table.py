@@ -28,8 +28,8 @@ class AnnotationReader(abc.ABC):
       by_stem: Whether names have no extension.
       suffixes: Pairs such as ("", "_mask"): end of the stem of an image, and the end of the name of
         its annotations in place of it; or ("img_*", "mask_*") for the beginnings.
-      folders: Names of folders of annotations, such as "labels", in which paths are the same as in
-        a folder of images, such as "images".
+      folders: {name of a folder of annotations: the folder of images in which paths are the same,
+        without a word for images}: "" for "labels" beside "images".
       folder: Folder with which all names begin, if there is one.
       folder_is_known: Whether the name of the folder is a usual one for annotations.
       plain_names: The same names without usual words for annotations in folders, unique; they are
@@ -50,7 +50,7 @@ class AnnotationReader(abc.ABC):
     classes: tuple[str, ...] = ()
     by_stem: bool = True
     suffixes: Sequence[tuple[str, str]] = (("", ""),)
-    folders: Sequence[str] = ()
+    folders: Mapping[str, str] = dataclasses.field(default_factory=dict)
     folder: str | None = None
     folder_is_known: bool = False
     plain_names: Sequence[str] = ()

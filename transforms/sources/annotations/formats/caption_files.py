@@ -1,10 +1,14 @@
-"""Files with the captions of the images beside them: lines of text, or a field of JSON."""
+"""Files with captions and the names of their images: lines of text, or a field of JSON.
+
+They are beside the images, or in a folder such as `captions` beside a folder of images.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -20,6 +24,8 @@ from recordmill.transforms.sources.files.input_paths import Inputs
 from recordmill.transforms.sources.files.inputs import is_utf8
 from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree
 from recordmill.transforms.sources.folders.path_matcher import path_to_match
+from recordmill.transforms.sources.folders.role_folders import folder_of_captions, folder_of_masks
+from recordmill.transforms.sources.folders.split_lists import SplitLists
 
 _REFERENCE = (batch.PATH, batch.SIZE, batch.MTIME)
 _LONGEST = 1 << 20  # most bytes of a file
@@ -53,26 +59,66 @@ class CaptionFiles:
         Raises:
           ConfigError: There are none.
         """
+        lists = SplitLists.of(self.inputs)
+        inputs = dataclasses.replace(
+            self.inputs,
+            label_from="top",
+            group_from=None,
+            key_from=None,
+            column_from={},
+            split_files={},
+        )
         tree = FileTree(
-            input=dataclasses.replace(self.inputs, label_from="top", group_from=None),
+            input=dataclasses.replace(inputs, split_from="none", split_map={}),
             unlabelled="keep",
             leave_out=tuple(one for one in NOT_IMAGES if one != self.extension),
             labelled=False,
         )
+        if tree.has_archives:  # names may repeat in those of several splits
+            tree = dataclasses.replace(tree, input=inputs)
         files: list[tuple[str, int, int]] = []
+        inside: set[str] = set()  # folders in the inputs
         for part in tree.scan():
             if part.rows is not None:
-                columns = (part.rows[name].to_pylist() for name in _REFERENCE)
-                some = zip(*columns, strict=True)
-                files += [one for one in some if one[0].lower().endswith(f".{self.extension}")]
+                columns = (part.rows[name].to_pylist() for name in (batch.KEY, *_REFERENCE))
+                for key, path, size, mtime in zip(*columns, strict=True):
+                    if not path.lower().endswith(f".{self.extension}"):
+                        continue
+                    if lists is None or not lists.is_list(path):
+                        files.append((path, size, mtime))
+                        inside.update(key.split("/")[:-1])
         if not files:
             raise ConfigError(
                 f"{option_name('captions_from')}: found no .{self.extension} file in {self.inputs}:"
-                " captions are in files that have the names of the images"
+                " captions are in files that have the names of the images, beside them or in a"
+                " folder such as captions beside images: pass the folder that holds both"
             )
-        paths = [path_to_match(path) for path, _, _ in files]
-        names = [path[: -len(self.extension) - 1] for path in paths]
-        return _CaptionReader(names=names, files=files, field=self.field, optional=self.optional)
+        names = [path_to_match(path)[: -len(self.extension) - 1] for path, _, _ in files]
+        folders = _folders_of_captions(inside)
+        common = posixpath.commonpath(names).split("/")[: -1 if len(names) == 1 else None]
+        alone = next((n for n, one in enumerate(common) if folders.get(one) == ""), None)
+        return _CaptionReader(
+            names=["/".join(name.split("/")[alone:]) for name in names],
+            folders=folders,
+            folder=None if alone is None else common[alone],
+            folder_is_known=True,
+            files=files,
+            field=self.field,
+            optional=self.optional,
+        )
+
+
+def _folders_of_captions(names: Iterable[str]) -> Mapping[str, str]:
+    """Return the folders with usual names for captions, or else for labels.
+
+    The values are the folders of their images, as `AnnotationReader.folders`.
+    """
+    names = sorted(names)
+    for folder_of in (folder_of_captions, folder_of_masks):
+        found = {name: of for name in names if (of := folder_of(name)) is not None}
+        if found:
+            return found
+    return {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

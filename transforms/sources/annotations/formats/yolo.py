@@ -276,7 +276,7 @@ def _advice(folder: Location, inner: Location, found: Mapping[str, Any]) -> str:
     """
     below = inner.path.removeprefix(folder.path).strip("/")
     names = [name for name in found["names"] if name.startswith(f"{below}/")]
-    labels: Sequence[str] = found["folders"]
+    labels: Mapping[str, str] = found["folders"]
     if not below or not names or not {*labels}.isdisjoint(below.split("/")):
         return ""
     commands = [(inner, inner)]
