@@ -176,6 +176,8 @@ def test_rows_and_images_that_lack_something_are_rejected(photos, tmp_path):
          " 1.jpg, a comma and a caption, or a header with the columns image and caption, got '0.jpg"
          " A dog' in line 1 of {path}"),
         ("a.txt", "\udcff\udcfe0\0", "{path} is not UTF-8, at line 1"),
+        ("a.csv", "image,caption_1\n0.jpg,A dog\n", "it has image, caption_1; a table of captions"
+         " has columns such as image and caption"),
         ("a.csv", "image,caption\n0.jpg,\n", "has no row with a caption: line 2: no caption of"),
         ("a.csv", 'image,caption\n0.jpg,"A dog\n', "has no row with a caption: line 2: not CSV"),
         ("a.csv", "image,caption\n5.jpg,A dog\n", "no image of the input matches the annotations"),
@@ -201,7 +203,7 @@ BAD_LINES = {  # {file: (lines, {number of a bad row: (its line, part of the rej
         {
             1: (1, "expected IMAGE#N, a tab and a caption, got '# of Flickr'"),
             3: (3, "got '1.jpg A cat'"),
-            5: (5, "not UTF-8"),
+            5: (5, "not UTF-8 (iconv -f cp1252 -t utf-8 converts a file whose encoding is cp1252)"),
         },
     ),
     "b.token": (["0.jpg#0 A dog", "1.jpg#0", "1.jpg#1 A #2 cat"], {2: (2, "got '1.jpg#0'")}),
@@ -314,6 +316,12 @@ JSON_FILES = {  # {case: (name of the file, its text, message)}
         json.dumps([{"file_name": "0.jpg", "objects": {"bbox": [], "categories": []}}]),
         "{path} holds one JSON array, not one JSON object per line: write each record into a line"
         " of its own, for example by jq -c '.[]' FILE > FILE.jsonl",
+    ),
+    "lines of other names": (
+        "metadata.jsonl",
+        json.dumps({"image": "0.jpg", "conversations": []}),
+        "{path}: no line has 'objects' with boxes in 'bbox'; captions are in lines with texts such"
+        " as 'file_name' and 'caption' or 'text'",
     ),
     "array of other names": (
         "captions.json",

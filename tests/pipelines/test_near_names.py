@@ -16,6 +16,7 @@ NFC, NFD = (unicodedata.normalize(form, "é.png") for form in ("NFC", "NFD"))
 NEAR = {
     "Unicode": (NFD, "é.png", "its Unicode form (it looks the same)"),
     "case": ("IM0.PNG", "im0.png", "case"),
+    "case of the extension": ("f.PNG", "f.png", "case"),
     "percent": ("a é.png", "a%20%C3%A9.png", "its percent-encoding"),
     "extension": ("b.png", "b.jpg", "its extension"),
     "two extensions": ("c.jpg.png", "c.jpg", "its extension"),

@@ -57,6 +57,8 @@ def difference(name: str, path: str) -> str:
     found = [
         what for what in _FORMS if _applied(one, without=what) != _applied(other, without=what)
     ]
+    if not found and one != other:  # as `a.JPG` and `a.jpg`, whose extensions differ by case
+        found = [what for what, form in _FORMS.items() if form(one) == form(other)][:1]
     folder = posixpath.dirname(name)
     if folder and not f"/{posixpath.dirname(path)}".endswith(f"/{folder}"):
         found.append(IN_FOLDER)

@@ -238,7 +238,8 @@ def _rows(
                 shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} ..."
                 raise ConfigError(
                     f"{option_name('annotations')}: {file} has no column {', '.join(lacking)}; it"
-                    f" has {shown or 'none'}"
+                    f" has {shown or 'none'}; a table of captions has columns such as image and"
+                    " caption"
                 )
             others = [
                 (name, place) for place, name in enumerate(header) if name and name not in _KNOWN

@@ -68,6 +68,7 @@ _NUMBER = re.compile(r"[\d.+-]+")  # in the next cells: then they are the sides 
 _JSON = (".jsonl", ".json")
 _LONGEST = 1 << 20  # characters of a line, and bytes of a file
 _FIRST_LINES = 10  # lines that show the format of a table
+_NOT_UTF8 = "not UTF-8 (iconv -f cp1252 -t utf-8 converts a file whose encoding is cp1252)"
 _ENDS = "\r\n"
 _SHOWN = 60  # characters of a value in a message
 
@@ -248,7 +249,7 @@ def _token_rows(lines: Iterable[str]) -> Iterator[_Row]:
     for number, line in enumerate(lines, 1):
         found = _TOKEN.fullmatch(line.rstrip(_ENDS))
         if not is_utf8(line):
-            yield _Row(number, number, fault="not UTF-8")
+            yield _Row(number, number, fault=_NOT_UTF8)
         elif found is not None:
             image, caption = found[1] or found[2] or "", found[3]
             yield _Row(number, number, image.strip(), caption.strip())
@@ -262,7 +263,7 @@ def _headerless_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
     for number, line in enumerate(lines, 1):
         found = _NAMED.fullmatch(line.strip())
         if not is_utf8(line):
-            yield _Row(number, number, fault="not UTF-8")
+            yield _Row(number, number, fault=_NOT_UTF8)
         elif found is not None and found[2] == delimiter:
             caption = found[3].strip()
             is_quoted = len(caption) > 1 and caption[0] == caption[-1] == '"'
@@ -307,7 +308,7 @@ def _table_rows(
         if cells is None:
             return
         if not all(map(is_utf8, cells)):
-            yield _Row(number, line, fault="not UTF-8")
+            yield _Row(number, line, fault=_NOT_UTF8)
         elif any(one.strip() for one in cells[width:]):
             fault = f"expected {width} columns, got {len(cells)}: quote captions with {delimiter!r}"
             yield _Row(number, line, fault=fault)
@@ -346,7 +347,7 @@ def _json_rows(data: BinaryIO, file: Location) -> Iterator[_Row]:
         except (ValueError, RecursionError):
             row = None
         if not is_utf8(line):
-            yield _Row(number, number, fault="not UTF-8")
+            yield _Row(number, number, fault=_NOT_UTF8)
         elif line.strip():
             yield from _rows_of(row, number, "line")
 

@@ -148,7 +148,10 @@ class _Metadata:
         where = option_name("annotations", ", ".join(map(str, files)))
         corners = self._objects.corners
         if not self._has_objects and not self._faults:
-            raise ConfigError(f"{where}: no line has 'objects' with boxes in 'bbox'")
+            raise ConfigError(
+                f"{where}: no line has 'objects' with boxes in 'bbox'; captions are in lines with"
+                " texts such as 'file_name' and 'caption' or 'text'"
+            )
         if max(corners, default=0) > 0 and not is_out_of_range(corners):
             raise ConfigError(
                 f"{where}: no 'bbox' has a corner above 1: they are probably fractions of width and"
