@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -219,7 +220,9 @@ def test_names_that_differ_as_in_cityscapes(tmp_path):
         ("img_{n}", "semantic_seg_{n}", "img_*=semantic_seg_*"),
         ("{n}", "mask-{n}", "mask-*"),
         ("{n}", "m{n}_gt", "_a,m*_gt"),
-        ("img_{n}_rgb", "{n}", "img_*_rgb="),
+        ("img_{n}_rgb", "{n}", "img_*_rgb=*"),
+        ("{n}", "{n}_converted", "_converted"),
+        ("{n}a", "{n}b", "a=b"),
     ],
 )
 def test_names_that_begin_differently(tmp_path, capfd, image, mask, suffix):
@@ -229,6 +232,9 @@ def test_names_that_begin_differently(tmp_path, capfd, image, mask, suffix):
         write(tmp_path, f"masks/{mask.format(n=number)}.png", png(Image.fromarray(ids)))
     write(tmp_path, "masks/other.txt", b"")
     argv = ("--input", tmp_path / "in", "--masks", tmp_path / "masks", "--splits", "train=1")
+    assert images(*argv, "--output", tmp_path / "none") == 2
+    (given,) = re.findall(r"; --mask-suffix '?([^' ]+)'? reads names such", capfd.readouterr().err)
+    assert given == suffix.removeprefix("_a,")
     made = make(tmp_path / "out", *argv, *OPTIONS, "--mask-suffix", suffix)
     assert not made.rejects
     for (key, _), example in made.examples().items():
@@ -322,6 +328,13 @@ def _no_masks(folder: pathlib.Path) -> None:
     (folder / "masks").rename(folder / "others")
 
 
+def _one_per_class(folder: pathlib.Path) -> None:
+    for number in range(3):
+        for name in ("road", "car"):
+            write(folder, f"masks/{name}/{number}x.png", b"0")
+        (folder / f"masks/{number}.png").unlink()
+
+
 def _other_names(folder: pathlib.Path) -> None:
     for number in range(3):
         (folder / f"masks/{number}.png").rename(folder / f"masks/a{number}.png")
@@ -336,6 +349,8 @@ def _other_names(folder: pathlib.Path) -> None:
         (_no_masks, "", "holds the images, too, and no folder in it has a usual name for masks,"
          " such as masks, labels or trainannot: name the folders of the masks, as in --masks"),
         (_other_names, "", "no image of the input matches the masks in: they name 'a0', 'a1'"),
+        (_one_per_class, "", "there are 6 masks for 3 images: expected one for each image, with the"
+         " ids of all classes; a file for each object or class is not read"),
         (_no_masks, "*annot", "no folder matches"),
         (_no_masks, "masks", "does not exist: check the path"),
     ],

@@ -239,8 +239,7 @@ def masked(config: MasksConfig, files: Source, *, limits: ImageOptions) -> Sourc
             absent="",
             noun="masks",
             parts="mask",
-            remedy="; if names of masks have a suffix, give it as --mask-suffix, a prefix as"
-            " --mask-suffix 'PREFIX*'",
+            affix="--mask-suffix",
         ),
         unannotated=config.unmasked,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -33,7 +34,11 @@ from recordmill.transforms.sources.annotations.formats.named_images import (
 from recordmill.transforms.sources.annotations.object_labels import ObjectLabels, ObjectRules
 from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
-from recordmill.transforms.sources.folders.path_matcher import PathMatcher, path_to_match
+from recordmill.transforms.sources.folders.path_matcher import (
+    PathMatcher,
+    find_ends,
+    path_to_match,
+)
 
 Unannotated = Literal["reject", "keep", "drop"]
 Absent = Literal["reject", "drop"]
@@ -44,6 +49,7 @@ _AMBIGUOUS = 0.5  # largest fraction of annotations whose images are rejected as
 _PLACED = (batch.PATH, batch.SPLIT)
 _NO_RULES = ObjectRules()
 _REPLACING = frozenset((OBJECTS, batch.LABEL, batch.LABELS))  # columns instead of labels of folders
+_SEVERAL = 1.5  # least names per image that may be several for each
 MASKS = "masks"  # filter reason of masks among the images
 
 
@@ -54,6 +60,7 @@ class Wording:
     option: names the annotations. keep: decides about images without them. absent: allows
     annotations without images, if an option does. noun: the annotations.
     parts: the parts that images without them lack. remedy: end of the message if none matches.
+    affix: option for ends of names that differ, which ends the message instead.
     """
 
     option: str = "--annotations"
@@ -62,6 +69,7 @@ class Wording:
     noun: str = "annotations"
     parts: str = "boxes"
     remedy: str = ""
+    affix: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -287,10 +295,20 @@ class AnnotatedFiles:
         some = _quoted(names[:_SHOWN]) or "no image"
         images = matcher.examples[:_SHOWN]
         near = next(filter(None, map(matcher.near_image, names)), "")
+        affix, remedy = self.wording.affix, self.wording.remedy
+        if affix and (ends := find_ends(matcher.examples, names)) is not None:
+            remedy = f"; {affix} {shlex.quote(ends)} reads names such as these"
+        elif affix and len(names) > _SEVERAL * matcher.blank:
+            remedy = f"; there are {len(names):,} {self.wording.noun} for"
+            remedy += f" {count_of(matcher.blank, 'image')}: expected one for each image, with the"
+            remedy += " ids of all classes; a file for each object or class is not read"
+        elif affix:
+            remedy = f"; if names of {self.wording.noun} have a suffix, give it as {affix}, a"
+            remedy += f" prefix as {affix} 'PREFIX*'"
         return (
             f"no image of the input matches the {self.wording.noun} {self.where}: they name {some}"
             + (f", and the images are {_quoted(images)}" if images else "")
-            + f"; the path of an image must end with such a name{near}{self.wording.remedy}"
+            + f"; the path of an image must end with such a name{near}{remedy}"
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import posixpath
+import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from recordmill.errors import ConfigError
@@ -22,6 +23,7 @@ from recordmill.transforms.sources.folders.role_folders import (
 )
 from recordmill.unicode_tables import has_later
 
+_DIGITS = re.compile(r"[0-9]+")
 _NAMED = 5  # number of examples of images without annotations
 
 
@@ -55,6 +57,34 @@ def renamed(name: str, own: str, theirs: str) -> str | None:
         return None
     new_begin, _, new_end = theirs.rpartition("*")
     return f"{folder}{slash}{new_begin}{stem[len(begin) : len(stem) - len(end)]}{new_end}"
+
+
+def find_ends(keys: Sequence[str], names: Collection[str]) -> str | None:
+    """Return the ends, as THEIRS or OWN=THEIRS of `renamed`, that turn all paths into names.
+
+    Args:
+      keys: Paths with extension.
+      names: Names without extension, which are the ends of such paths.
+    """
+    stems = [posixpath.splitext(key)[0] for key in keys]
+    first = stems[0].rpartition("/")[2] if stems else ""
+    known, lasts = frozenset(names), sorted({name.rpartition("/")[2] for name in names})
+    for core in (first, *sorted(_DIGITS.findall(first), key=len, reverse=True)):
+        begin, _, end = first.rpartition(core) if core else ("", "", "")
+        for last in (one for one in lasts if core and core in one):
+            new_begin, _, new_end = last.rpartition(core)
+            star = "*" if begin or new_begin else ""
+            own, theirs = f"{begin}{star}{end}", f"{new_begin}{star}{new_end}"
+            changed = [renamed(stem, own, theirs) for stem in stems]
+            is_plain = not set(",=*").intersection(begin + end + new_begin + new_end)
+            if is_plain and all(one and not known.isdisjoint(_ends_of(one)) for one in changed):
+                return theirs if own in ("", "*") else f"{own}={theirs}"
+    return None
+
+
+def _ends_of(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    return ("/".join(parts[start:]) for start in range(len(parts)))
 
 
 class NamedPaths(Protocol):
