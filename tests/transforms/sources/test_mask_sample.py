@@ -229,6 +229,21 @@ def test_masks_of_ids_are_neither(masks, tmp_path):
     assert not check(tmp_path, masks)
 
 
+def test_masks_that_are_all_lossy_are_an_error(tmp_path):
+    for number in range(2):
+        content = io.BytesIO()
+        BINARY.save(content, "JPEG")
+        write(tmp_path, f"masks/{number}.jpg", content.getvalue())
+    for options in ({}, {"values": (0, 255)}, {"ignore": 255}):
+        with pytest.raises(ConfigError) as raised:
+            check(tmp_path, [], **options)
+        assert "no sampled mask can be read: '0.jpg' is a JPEG, which may change class ids" in str(
+            raised.value
+        )
+        assert "convert the masks to PNG, and set each pixel to the level" in str(raised.value)
+    assert not check(tmp_path, [CLASSES])  # those of JPEG are rejected
+
+
 def test_scenes_of_much_road_and_many_ignored_pixels_do_not_look_smoothed(tmp_path):
     """0 is the road in the ids that Cityscapes is trained with; objects may be small."""
     draw = np.random.default_rng(3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -23,6 +24,7 @@ from recordmill.transforms.imaging.class_masks import (
     Ids,
     StoredMask,
     decode_mask,
+    open_mask,
     stored_mask,
 )
 from recordmill.transforms.imaging.image_options import ImageOptions
@@ -83,9 +85,10 @@ def check_mask_sample(
       Notes on masks that are read, but probably not as meant.
 
     Raises:
-      ConfigError: masks hold colours, but options give no colours or only others; or the levels of
-        masks are ambiguous.
+      ConfigError: no mask has a format that keeps ids; masks hold colours, but options give no
+        colours or only others; or the levels of masks are ambiguous.
     """
+    _check_formats(_read_sample(keys, references), limits)
     if options.values is not None:
         return []
     sampled = _read_sample(keys, references)
@@ -132,6 +135,25 @@ def _read_sample(keys: Sequence[str], references: pa.RecordBatch) -> Iterator[tu
     for at, (path, size, mtime) in read_ahead([*zip(places, files, strict=True)], files):
         with contextlib.suppress(RecordError):
             yield keys[at], read_file(path, size=size, mtime=mtime)
+
+
+def _check_formats(sampled: Iterable[tuple[str, bytes]], limits: ImageOptions) -> None:
+    """Raise ConfigError if all masks have formats such as JPEG, in which ids may change."""
+    problem = ""
+    for key, data in sampled:
+        try:
+            open_mask(io.BytesIO(data), limits)
+        except RecordError as error:
+            if error.reason == Reason.UNSUPPORTED:
+                problem = problem or f"{key!r} is {error.detail}"
+                continue
+        return
+    if problem:
+        raise ConfigError(
+            f"{option_name('masks')}: no sampled mask can be read: {problem}; convert the masks to"
+            " PNG, and set each pixel to the level of its class, because levels near edges have"
+            " changed"
+        )
 
 
 def _check_colours(
