@@ -250,9 +250,9 @@ def _masks(root: pathlib.Path) -> None:
 @makes(
     "coco odd-coco instances.json odd-instances.json train2017 instances_train2017.json "
     "captions_train2017.json voc yolo boxes.csv fractions.csv roboflow ultralytics "
-    "coco-splits keypoints.json hub-boxes captions.csv captions.json captioned odd-captions.token "
-    "labelme labelme-flags cvat.xml hub-tables coco-names csv-splits dota pose odd-yolo "
-    "coco-and-ids coco-and-yolo"
+    "coco-splits keypoints.json hub-boxes captions.csv captions.json by-image.json captioned "
+    "odd-captions.token labelme labelme-flags cvat.xml hub-tables coco-names csv-splits dota pose "
+    "odd-yolo coco-and-ids coco-and-yolo"
 )
 def _annotated(root: pathlib.Path) -> None:
     """Images with objects, and their annotations in each format."""
@@ -271,6 +271,8 @@ def _annotated(root: pathlib.Path) -> None:
     put(root / "captions_train2017.json", json.dumps({**found, "annotations": captions}))
     texts = [f"{name},{text} {name}" for name in annotated for text in ("one", "two")]
     put(root / "captions.csv", "\n".join(["image,caption", *texts, ""]))
+    by_image = {name: [f"one {name}", f"two {name}"] for name in annotated}
+    put(root / "by-image.json", json.dumps(by_image, indent=1))
     for name in annotated:
         split = "test" if name == "03.png" else "train"
         put(root / f"captioned/images/{split}/{name}", (root / "coco" / name).read_bytes())

@@ -291,6 +291,27 @@ def test_items_of_a_json_array(photos, tmp_path, name, indent):
         assert f"item {count + 2}: expected a JSON object with texts 'file_name' and" in details
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_objects_with_the_captions_of_many_images(photos, tmp_path, indent):
+    sentences = {name: [{"raw": text} for text in texts] for name, texts in CAPTIONS.items()}
+    entries = [
+        {"filename": name, "imgid": 1, "sentences": some, "split": "train"}
+        for name, some in sentences.items()
+    ]
+    path = tmp_path / "captions.json"
+    argv = ("--input", photos, "--annotations", path, "--max-reject-fraction", 1, *SPLIT)
+    one_each = {name: texts[0] for name, texts in CAPTIONS.items()}
+    for document, expected, row in (
+        ({**CAPTIONS, "3.jpg": 5}, CAPTIONS, 5),
+        ({**one_each, "3.jpg": None}, FIRST, 4),
+        ({"images": [*entries, {"filename": "3.jpg"}], "dataset": "flickr8k"}, CAPTIONS, 4),
+    ):
+        path.write_text(json.dumps(document, indent=indent))
+        made = make(tmp_path / f"out{row}{len(document)}", *argv)
+        assert captions_of(made) == expected
+        assert made.rejects == {f"captions.json#{row}": "bad_value"}
+
+
 def test_lines_of_json_in_a_file_json(photos, tmp_path):
     path = tmp_path / "captions.json"
     path.write_text("\n".join(json.dumps({"image": n, "text": t}) for n, _, t in PAIRS))

@@ -76,6 +76,7 @@ def test_invalid_arrays(data, message):
         (b'{"a": [{"b": 1}, {"b" 2}]}', "invalid JSON at or after a[0]: got"),
         (b'{"a" [1]}', "invalid JSON: got '[1]}'"),
         (b'{"a": 1 "b": 2}', "invalid JSON at or after a: got 'b\": 2}'"),
+        (b'{"a": 1}\n{"b": 2}', "invalid JSON at or after a: got '{\"b\": 2}'"),
         (b"{1: 2}", "invalid JSON: got ': 2}'"),
         (b'{"a": ["\xff"]}', "not UTF-8"),
         (b'{"a": [' + b"[" * 100_000, "invalid JSON at or after a"),

@@ -20,9 +20,10 @@ _INNER = 4  # closing braces that are tried as the end of an object
 Member = tuple[str, int | None, Any]
 
 
-def iter_members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iterator[Member]:
+def iter_members(file: BinaryIO, wanted: Collection[str] | None, *, where: str) -> Iterator[Member]:
     """Yield (name, number, value) of the members of an object with a name in `wanted`.
 
+    None stands for all names.
     A member that is a list yields its items with their index as number; any other member yields its
     value with None as number. where: the file, for messages.
 
@@ -47,15 +48,16 @@ def iter_members(file: BinaryIO, wanted: Collection[str], *, where: str) -> Iter
         if text.next() == "[":
             for number, item in enumerate(_items(text)):
                 text.at_entry = f"{name}[{number}]"
-                if name in wanted:
+                if wanted is None or name in wanted:
                     yield name, number, item
         else:
             value = text.value()
-            if name in wanted:
+            if wanted is None or name in wanted:
                 yield name, None, value
         end = text.next()
         text.step()
         if end == "}":
+            text.end()
             return
         if end != ",":
             raise text.broken()
@@ -74,8 +76,7 @@ def iter_items(file: BinaryIO, *, where: str) -> Iterator[Any]:
     for number, item in enumerate(_items(text), 1):
         text.at_entry = f"item {number}"
         yield item
-    if text.next():
-        raise text.broken()
+    text.end()
 
 
 def _items(text: _JsonScanner) -> Iterator[Any]:
@@ -124,6 +125,11 @@ class _JsonScanner:
     def step(self) -> None:
         """Consume a character."""
         self._at += 1
+
+    def end(self) -> None:
+        """Raise ConfigError if characters other than spaces follow."""
+        if self.next():
+            raise self.broken()
 
     def value(self) -> Any:
         """Parse and consume the next value."""

@@ -1,9 +1,10 @@
 """Tables of captions of images, with a row per caption; `caption_files` reads other captions.
 
 A table has a header with a column of images and one of captions, or is a token file of Flickr8k and
-Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines, and the items of a JSON
-array, are also such rows; those of the Hugging Face hub (`metadata.jsonl`) name images beside the
-file. All captions of an image are in one record, in their order.
+Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines, the items of a JSON array,
+and the members of an object by image, are also such rows; those of the Hugging Face hub
+(`metadata.jsonl`) name images beside the file. All captions of an image are in one record, in their
+order.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from recordmill.transforms.sources.annotations.formats.named_images import (
     unread_splits,
 )
 from recordmill.transforms.sources.files.inputs import is_utf8
-from recordmill.transforms.sources.files.json_members import iter_items
+from recordmill.transforms.sources.files.json_members import iter_items, iter_members
 from recordmill.transforms.sources.row_formats.reading.json_documents import SPACE, refuse_document
 
 SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are not known
@@ -64,6 +65,10 @@ _HEADERLESS = "image, caption"  # in messages
 _NAMED = re.compile(
     r"([^,\t;|]*\.(?:jpe?g|png|gif|bmp|webp|tiff?))\s*([,\t;|])(.*)", re.I | re.DOTALL
 )
+# Beginnings of JSON: an object with the captions of each image by its name, and that of Karpathy's
+# splits of Flickr8k, Flickr30k and COCO.
+_MAPPING = re.compile(r'\{\s*"[^"]+\.(jpe?g|png|gif|bmp|webp|tiff?)"\s*:\s*(\[\s*)?"', re.I)
+_SENTENCES = re.compile(r'\{\s*("dataset"|"images"\s*:\s*\[).*"sentences"\s*:\s*\[', re.DOTALL)
 _NUMBER = re.compile(r"[\d.+-]+")  # in the next cells: then they are the sides or corners of a box
 _JSON = (".jsonl", ".json")
 _LONGEST = 1 << 20  # characters of a line, and bytes of a file
@@ -336,8 +341,8 @@ def _json_rows(data: BinaryIO, file: Location) -> Iterator[_Row]:
     where = f"{option_name('annotations')}: {file}"
     start = data.read(HEAD).decode("utf-8-sig", "replace")
     data.seek(0)
-    if start.lstrip(SPACE).startswith("["):
-        for number, item in enumerate(iter_items(data, where=where), 1):
+    if (items := _items_of(data, start.lstrip(SPACE), where)) is not None:
+        for number, item in enumerate(items, 1):
             yield from _rows_of(item, number, "item")
         return
     refuse_document(start, where)
@@ -350,6 +355,33 @@ def _json_rows(data: BinaryIO, file: Location) -> Iterator[_Row]:
             yield _Row(number, number, fault=_NOT_UTF8)
         elif line.strip():
             yield from _rows_of(row, number, "line")
+
+
+def _items_of(data: BinaryIO, start: str, where: str) -> Iterator[Any] | None:
+    """Return the items of a JSON document of captions; None if each line is JSON.
+
+    Args:
+      data: The document.
+      start: Its beginning.
+      where: The file, for messages.
+    """
+    if start.startswith("["):
+        return iter_items(data, where=where)
+    if _MAPPING.match(start):
+        found = iter_members(data, None, where=where)
+        return ({_IMAGES[0]: name, _CAPTIONS[0]: value} for name, _, value in found)
+    if _SENTENCES.match(start):
+        return (_of_sentences(item) for *_, item in iter_members(data, ("images",), where=where))
+    return None
+
+
+def _of_sentences(item: Any) -> Any:
+    """Return the row of an image in a file of Karpathy's splits."""
+    try:
+        captions = [one["raw"] for one in item["sentences"]]
+        return {_IMAGES[0]: item["filename"], _CAPTIONS[0]: captions, SPLIT: item.get(SPLIT)}
+    except (AttributeError, KeyError, TypeError):
+        return None
 
 
 def _rows_of(value: Any, number: int, unit: str) -> Iterator[_Row]:
