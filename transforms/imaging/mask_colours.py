@@ -53,7 +53,7 @@ def parse_colours(text: str) -> MaskColours:
 
     Raises:
         ValueError: a line does not have three levels or is ambiguous, the header names no levels, a
-          colour is repeated, ids have a gap, or only some have names.
+          colour or a name is repeated, ids have a gap, or only some have names.
     """
     colours: list[tuple[int, int, int]] = []
     ignored: list[tuple[int, int, int]] = []
@@ -78,6 +78,11 @@ def parse_colours(text: str) -> MaskColours:
             raise ValueError(f"line {number} repeats the colour {','.join(map(str, colour))}")
         if name == _IGNORE:
             ignored.append(colour)
+        elif name in names and name.strip("0123456789 "):  # numbers may be of misread columns
+            raise ValueError(
+                f"line {number} repeats the name {name!r} of line {lines[names.index(name)]}, and"
+                " each line is a class of its own: give it another name, or the name ignore"
+            )
         else:
             colours.append(colour)
             names.append(name)

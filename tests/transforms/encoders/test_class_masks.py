@@ -237,6 +237,7 @@ def test_colours_stand_for_classes(kind, tmp_path, capfd):
         ("0 0 0 sky\nred car\n", "line 2 is 'red car'"),
         ("0 0 0 sky\n0 0 256 car\n", "line 2"),
         ("0 0 0 sky\n0 0 0 car\n", "repeats the colour 0,0,0"),
+        ("0 0 0 sky\n\n9 0 0 sky\n", "line 3 repeats the name 'sky' of line 1"),
         ("0 0 0 sky\n1 1 1\n", "the class 1 has no name"),
         ("0,0,0,0,sky\n1,255,0,0,car\n", "'0,0,0,0,sky' has more than three numbers: name the col"),
         ("name,h,s,v\nsky,0,0,0\n", "the first line, 'name,h,s,v', names no columns of red, green"),
