@@ -378,6 +378,21 @@ def test_lines_of_json_in_the_folders_of_splits(tmp_path):
         assert captions_of(made, split) == {"0.jpg": [f"of {split}"]}
 
 
+def test_the_reject_of_an_absent_image_names_the_file(tmp_path):
+    folder = tmp_path / "in"
+    for split in ("train", "test"):
+        make_picture(folder / split / "0.jpg", len(split))
+        rows = [{"file_name": name, "text": "A dog"} for name in ("0.jpg", f"{split}.jpg")]
+        (folder / split / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    argv = ("--input", folder, "--annotations", folder, "--max-reject-fraction", 1)
+    made = make(tmp_path / "out", *argv)
+    rejects = map(json.loads, (made.folder / "rejects.jsonl").read_text().splitlines())
+    why = "names it, but no image has a path that ends with this name; --absent-images drop allows"
+    assert {reject["key"]: reject["detail"] for reject in rejects} == {
+        f"{split}/{split}.jpg": f"{split}/metadata.jsonl {why} this" for split in ("train", "test")
+    }
+
+
 def test_texts_given_as_annotations(photos, tmp_path, capfd):
     for name, texts in CAPTIONS.items():
         (photos / f"{name[:-4]}.txt").write_text(texts[0])

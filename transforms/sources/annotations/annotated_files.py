@@ -135,12 +135,18 @@ class AnnotatedFiles:
                     yield one
         if not joined and not matcher.found:
             raise ConfigError(self._no_match_message(matcher))
-        why = f"{self.where} names it, but no image has a path that ends with this name"
+        sources = dict(zip(annotations.names, annotations.sources, strict=False))
+        why = "names it, but no image has a path that ends with this name"
         allowed = f"; {self.wording.absent} allows this" if self.wording.absent else ""
         others = annotations.other_files(matcher.unused())
         absent = [name for name in matcher.unused() if name not in others]
         unmatched = [
-            Reject(name, "read", Reason.MISSING, why + (matcher.near_image(name) or allowed))
+            Reject(
+                name,
+                "read",
+                Reason.MISSING,
+                f"{sources.get(name, self.where)} {why}{matcher.near_image(name) or allowed}",
+            )
             for name in (absent if self.absent == "reject" else ())
         ]
         dropped = {"absent": len(absent)} if absent and self.absent == "drop" else {}

@@ -37,6 +37,7 @@ class AnnotationReader(abc.ABC):
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
       beside_images: Whether names lack folders such as `images`, beside which the annotations are.
+      sources: File that names each image, for messages; empty for `where` of the source.
       splits: Split of the file with each name, for images without a split.
       shared: Clause on the first name of images of several splits, for messages; names are then
         unique only in their split.
@@ -57,6 +58,7 @@ class AnnotationReader(abc.ABC):
     paths: pa.Array | None = None
     keys: Collection[str] = ()
     beside_images: bool = False
+    sources: Sequence[str] = ()
     splits: Sequence[str | None] = ()
     shared: str = ""
 

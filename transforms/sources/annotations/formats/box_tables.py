@@ -205,6 +205,7 @@ class _BoxTables:
             notes=[*dict.fromkeys(self._notes), *notes, *self._unread.notes()],
             unread_splits=self._unread_splits(),
             by_stem=self._by_stem,
+            sources=self._images.sources,
             splits=self._images.splits,
             shared=self._images.shared,
         )

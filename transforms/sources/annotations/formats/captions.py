@@ -202,6 +202,7 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
         notes=[*notes, *unread.notes()],
         unread_splits=unread_splits(divided, has_rows=len(of) == len(names)) if divided else "",
         by_stem=not any("." in name.rpartition("/")[2] for name in names),
+        sources=images.sources,
         splits=images.splits,
         shared=images.shared,
     )

@@ -338,6 +338,7 @@ class _CocoParser:
             rejects=self._rejects,
             notes=[*notes, *self._unread.notes()],
             by_stem=False,
+            sources=self._images.sources,
             splits=self._images.splits,
             shared=self._images.shared,
         )

@@ -178,6 +178,11 @@ class NamedImages:
         self._named_by: list[NamingFile] = []  # the first file that names an image
         self.splits: list[str | None] = []
 
+    @property
+    def sources(self) -> list[str]:
+        """The first file that names each image, for messages."""
+        return [file.shown for file in self._named_by]
+
     def doubled_notes(self, images: Indices) -> list[str]:
         """Return a note on images that have boxes of one class in several files, if there are any.
 
