@@ -4,6 +4,7 @@ import json
 import unicodedata
 
 import pytest
+from PIL import Image
 
 from tests.folders import make_folder
 from tests.image_runs import make, run
@@ -83,7 +84,7 @@ def test_both_sides_are_shown_if_no_name_matches(option, tmp_path, capsys):
     folder = images(tmp_path, "IM0.png")
     (folder / "other.png").unlink()
     (tmp_path / "masks").mkdir()
-    (tmp_path / "masks" / "im0.png").write_bytes((folder / "IM0.png").read_bytes())
+    Image.new("L", (8, 8)).save(tmp_path / "masks" / "im0.png")
     (tmp_path / "a.json").write_text(coco("im0.png"))
     place = tmp_path / ("masks" if option == "--masks" else "a.json")
     given = ("--input", folder, "--output", tmp_path / "out", option, place)
