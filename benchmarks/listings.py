@@ -3,10 +3,10 @@
     python -m benchmarks.listings                                    100,000 and 1,000,000 objects
     python -m benchmarks.listings --objects 10000000 --folders 0,1000 --latency 20
 
-A process of its own generates the pages of ListObjectsV2; it stores no objects. Its CPU time is
-printed, because it takes the cores of the machine as well. Another process lists the folder as
-`images` does, level by level (depth 1) or as a whole (depth 0), and keeps no item. 0 folders are
-objects of one flat prefix.
+A server process generates the pages of ListObjectsV2; it stores no objects. Its CPU time is
+printed, because it shares the cores of the machine. Another process lists the folder as `images`
+does, level by level (depth 1) or as a whole (depth 0), and keeps no item. With 0 folders, all
+objects are directly in one folder.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Bucket:
             head, cut, _ = last[len(prefix) :].partition(delimiter or "\0")
             if cut:
                 folder = prefix + head + cut
-                last = folder + _LAST
+                last = folder + _LAST  # the next page begins after the folder
                 number = self.position(last)
                 parts.append(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>")
             else:
@@ -115,7 +115,7 @@ def serve(bucket: Bucket, latency: float) -> None:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (as above)
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (name of the base)
             """Print nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -206,7 +206,7 @@ def main() -> None:
     print(
         "| objects | folders | depth | s | objects/s | peak MiB | CPU s | server's CPU s |", end=""
     )
-    print(" requests | names |\n|---|---|---|---|---|---|---|---|---|---|")
+    print(" requests | digest of names |\n|---|---|---|---|---|---|---|---|---|---|")
     for objects in map(int, options.objects.split(",")):
         for folders in map(int, options.folders.split(",")):
             for depth in map(int, options.depths.split(",")):

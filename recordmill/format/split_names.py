@@ -24,7 +24,7 @@ _SPELLINGS = {
     "evaluation": "test",
 }
 
-# What each of them holds at least.
+# The shortest of them: each spelling contains one of these.
 _PARTS = re.compile(
     "|".join(one for one in _SPELLINGS if not any(two in one for two in _SPELLINGS if two != one))
 )
@@ -56,7 +56,7 @@ def canonical_split(name: str) -> str | None:
 
 
 def may_hold_split(text: str) -> bool:
-    """Return False if no part of a text is a usual name of a split, which is found out fast."""
+    """Return False if no part of a text is a usual name of a split. This is a fast check."""
     return _PARTS.search(text.lower()) is not None  # re.IGNORECASE takes three times as long
 
 

@@ -224,7 +224,7 @@ class Location:
             return call_with_retries(self.store.list_dir, self.path)
 
     def scan_dir(self) -> Iterator[DirectoryEntry]:
-        """Yield the entries of this folder in any order; in S3 only a few pages are in memory."""
+        """Yield the entries of this folder in any order, those of S3 page by page."""
         store = self.store
         if not isinstance(store, ArrowFiles):
             yield from self.list_dir()

@@ -56,7 +56,7 @@ def key_options(variables: Mapping[str, str]) -> dict[str, Any] | None:
     if variables.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
         return {}
     if variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
-        # Without such a file, obstore asks the EC2 instance instead.
+        # Without a token file, obstore requests the keys of the EC2 instance instead.
         return {} if variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") else None
     if variables.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return {"skip_signature": True}

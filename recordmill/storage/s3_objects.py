@@ -1,9 +1,9 @@
-"""Objects of S3, read and deleted with one request each by obstore, and listed by it.
+"""Objects of S3: obstore reads and deletes them with one request each, and lists them.
 
 pyarrow sends a HEAD before each GET, and writes an empty object for the folder around an object
-that it deletes; it does all else. obstore uses the credentials and the address that pyarrow uses
-(`s3_keys`). pyarrow reads and lists if obstore cannot get the credentials, or does not support an
-option of the URI or the name of the object.
+that it deletes. It still writes and copies objects. obstore uses the credentials and the address
+that pyarrow uses (`s3_keys`). pyarrow does all of this if obstore cannot get the credentials, or
+does not support an option of the URI or the name of the object.
 """
 
 from __future__ import annotations

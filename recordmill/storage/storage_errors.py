@@ -70,7 +70,7 @@ _AWS_CODES = {
     "RESOURCE_NOT_FOUND": errno.ENOENT,
 }
 
-# Errors of obstore.
+# Parts of the messages of obstore.
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _NAMES = {403: "ACCESS_DENIED"}  # of answers without a code
@@ -191,13 +191,13 @@ def short_cause(error: BaseException) -> str:
 
 
 def http_status(error: Exception) -> int | None:
-    """Return the status of the answer that an error of obstore names."""
+    """Return the HTTP status in an error of obstore, None without one."""
     status = _STATUS.search(str(error))
     return None if status is None else int(status[1])
 
 
 def raise_as_pyarrow(error: Exception, operation: str) -> NoReturn:
-    """Raise the OSError of pyarrow for the cause of an error of obstore."""
+    """Raise the OSError that pyarrow raises for the cause of an error of obstore."""
     text = str(error)
     status = http_status(error)
     if status == 404:

@@ -37,7 +37,7 @@ class DirectoryEntry:
     mtime_ns: int
 
 
-class Listed(NamedTuple):
+class ListedPath(NamedTuple):
     """A file or folder of a listing. path: relative to the listed folder."""
 
     path: str
@@ -46,7 +46,7 @@ class Listed(NamedTuple):
     is_folder: bool = False
 
 
-Page = list[Listed]  # in the order of the paths; a folder counts with a slash at its end
+Page = list[ListedPath]  # in the order of the paths; that of a folder is compared with a slash
 
 
 class Store(Protocol):
@@ -136,7 +136,7 @@ class ArrowFiles:
         selector = fs.FileSelector(place, recursive=recursive)
         found = call_with_retries(self.filesystem.get_file_info, selector)
         listed = [
-            Listed(
+            ListedPath(
                 info.path[len(place) :].removeprefix("/"),
                 info.size or 0,
                 info.mtime_ns or 0,
@@ -248,10 +248,7 @@ class ArrowFiles:
 
 
 class Lister:
-    """Lists folders.
-
-    ahead: number of folders to begin before the pages of the first one are taken.
-    """
+    """Lists folders. ahead: number of folders to list at the same time."""
 
     ahead = 1
 
@@ -259,7 +256,7 @@ class Lister:
         self._files = files
 
     def begin(self, folder: str, *, recursive: bool) -> Iterator[Page]:
-        """Return the pages of a folder; if recursive, of all files below it."""
+        """Begin to list a folder; return its pages, or those of all files below it if recursive."""
         yield self._files.list_folder(folder, recursive=recursive)
 
     def close(self) -> None:

@@ -215,9 +215,9 @@ def _scans(root: pathlib.Path) -> None:
 
 @makes("masks gray-masks odd-masks twice-masks classes.txt masked apart camvid pascal")
 def _masks(root: pathlib.Path) -> None:
-    """Masks of the photos, also in grays, also with one missing and one of another size, and with
-    two for one photo; and images beside their masks, by suffix, by folder and split (also
-    apart), and by folder with masks of colours.
+    """Masks of the photos: of ids, in grays, with one missing and one of another size, and with two
+    for one photo. Images with masks beside them: by suffix, by folder and split (also in another
+    folder), and by folder with masks of colours.
     """
     put(root / "classes.txt", "background\none\ntwo\nthree\n")
     names = _photo_names()

@@ -478,7 +478,7 @@ def test_files_that_hold_no_caption_are_rejected(photos, tmp_path):
     assert "1.json: not JSON" in details
 
 
-IN_FOLDERS = {  # {image: file of its captions, without extension; split; class}
+IN_FOLDERS = {  # {case: (image, file of its captions, both without extension; split; class)}
     "sibling": ("images/{n}", "captions/{n}", "train", None),
     "texts": ("ds/imgs/{n}", "ds/Texts/{n}", "train", None),
     "labels": ("images/{n}", "labels/{n}", "train", None),
@@ -551,7 +551,7 @@ def test_the_error_names_folders_for_captions(photos, tmp_path, capfd):
         (photos.parent / "others" / f"{number}.txt").write_text("A dog")
     argv = ("--captions-from", ".txt", "--output", tmp_path / "out", "--input")
     assert images(*argv, photos.parent) == 2
-    assert "; folders such as captions or texts may stand beside images" in capfd.readouterr().err
+    assert "beside that of the images needs a name such as captions" in capfd.readouterr().err
     assert images(*argv, photos) == 2
     assert "such as captions beside images: pass the folder that holds" in capfd.readouterr().err
 

@@ -349,8 +349,8 @@ def _other_names(folder: pathlib.Path) -> None:
         (_no_masks, "", "holds the images, too, and no folder in it has a usual name for masks,"
          " such as masks, labels or trainannot: name the folders of the masks, as in --masks"),
         (_other_names, "", "no image of the input matches the masks in: they name 'a0', 'a1'"),
-        (_one_per_class, "", "there are 6 masks for 3 images: expected one for each image, with the"
-         " ids of all classes; a file for each object or class is not read"),
+        (_one_per_class, "", "there are 6 masks for 3 images, but each image needs one with the ids"
+         " of all classes: combine those of single objects or classes"),
         (_no_masks, "*annot", "no folder matches"),
         (_no_masks, "masks", "does not exist: check the path"),
     ],

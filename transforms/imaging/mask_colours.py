@@ -78,10 +78,10 @@ def parse_colours(text: str) -> MaskColours:
             raise ValueError(f"line {number} repeats the colour {','.join(map(str, colour))}")
         if name == _IGNORE:
             ignored.append(colour)
-        elif name in names and name.strip("0123456789 "):  # numbers may be of misread columns
+        elif name in names and name.strip("0123456789 "):  # numbers may be a misread column
             raise ValueError(
                 f"line {number} repeats the name {name!r} of line {lines[names.index(name)]}, and"
-                " each line is a class of its own: give it another name, or the name ignore"
+                " each line is a separate class: give it another name, or the name ignore"
             )
         else:
             colours.append(colour)

@@ -202,7 +202,8 @@ def annotated(config: AnnotationsConfig, files: Source, *, image_ids: bool) -> S
                 option="--captions-from",
                 noun="captions",
                 parts="captions",
-                remedy="; folders such as captions or texts may stand beside images",
+                remedy="; a folder of captions beside that of the images needs a name such as"
+                " captions or texts",
             ),
             unannotated=config.unannotated,
             absent="drop",

@@ -1,4 +1,4 @@
-"""Listings of S3 in pages: what they yield, their requests, and the faults of stores."""
+"""Listings of S3 in pages: their entries, their requests, and the faults of stores."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ import tests.s3_store
 from recordmill.storage import s3_listing, s3_objects
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.s3_listing import S3Lister
-from recordmill.storage.stores import ArrowFiles, Listed
+from recordmill.storage.stores import ArrowFiles, ListedPath
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem, glob, walk
 from tests.s3_store import S3Store
@@ -38,7 +38,7 @@ def files_of(store: S3Store, path: str = "in") -> ArrowFiles:
     return files
 
 
-def listed(files: ArrowFiles, folder: str, *, recursive: bool) -> list[Listed]:
+def listed(files: ArrowFiles, folder: str, *, recursive: bool) -> list[ListedPath]:
     lister = files.open_lister()
     try:
         assert isinstance(lister, S3Lister)
@@ -47,7 +47,7 @@ def listed(files: ArrowFiles, folder: str, *, recursive: bool) -> list[Listed]:
         lister.close()
 
 
-def by_pyarrow(files: ArrowFiles, folder: str, *, recursive: bool) -> list[Listed]:
+def by_pyarrow(files: ArrowFiles, folder: str, *, recursive: bool) -> list[ListedPath]:
     return sorted({*files.list_folder(folder, recursive=recursive)})
 
 
@@ -96,7 +96,7 @@ def test_a_page_takes_one_request(keys, requests, store):
 
 @pytest.mark.parametrize("recursive", [True, False])
 def test_a_folder_of_files_is_not_held_in_memory(recursive, store, monkeypatch):
-    """Neither pyarrow nor a request with a delimiter lists it, which return all of its names."""
+    """It is not listed by pyarrow or with a delimiter, because both return all names at once."""
     put(store, *(f"in/{number:02}" for number in range(20)), "in/9/a", "in/9/b")
     files = files_of(store)
     monkeypatch.setattr(files, "list_folder", None)
@@ -106,7 +106,7 @@ def test_a_folder_of_files_is_not_held_in_memory(recursive, store, monkeypatch):
     )
 
 
-def test_a_folder_is_scanned_like_it_is_listed(store):
+def test_a_scan_of_a_folder_has_the_entries_of_a_listing(store):
     put(store, *random_keys(3), "in/c/", "in/d", "in/e/f")
     place = Location.parse(store.uri("in"))
     entries = sorted(place.scan_dir(), key=lambda entry: (entry.name, entry.kind))
@@ -125,7 +125,7 @@ def test_few_pages_are_requested_ahead(store):
     assert len(kinds(store)) <= 1 + 4 + 4 * 2  # the names of the folders take 4
 
 
-def test_markers_cost_a_request_and_files_do_not(store):
+def test_markers_take_a_request_and_files_do_not(store):
     put(store, "in/a/", "in/a/1", "in/b", "in/c.jpg", "in/d/")
     assert [one.path for one in listed(files_of(store), "in", recursive=True)] == [
         *("a/1", "b", "c.jpg")
@@ -133,7 +133,7 @@ def test_markers_cost_a_request_and_files_do_not(store):
     assert kinds(store).count("HEAD") == 2
 
 
-def test_many_empty_files_cost_no_requests(store, monkeypatch):
+def test_many_empty_files_take_few_requests(store, monkeypatch):
     monkeypatch.setattr(s3_listing, "_HEADS", 2)
     names = [f"{number}.empty" for number in range(9)]
     put(store, *(f"in/{name}" for name in names))

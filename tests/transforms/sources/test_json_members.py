@@ -60,7 +60,7 @@ def test_items_of_an_array_equal_those_of_json(whole, size, indent):
         (b"[1]\n[2]", "invalid JSON at or after item 1: got '[2]'"),
     ],
 )
-def test_invalid_arrays(data, message):
+def test_invalid_arrays_are_an_error(data, message):
     with pytest.raises(ConfigError) as caught:
         list(iter_items(io.BytesIO(data), where="x.json"))
     assert str(caught.value) == f"x.json: {message}"

@@ -47,7 +47,7 @@ def reopened(image, kind):
 
 
 def of_scale(*levels):
-    """Two masks of 0 and some of these levels each."""
+    """Return a mask of 0 and these levels, and one without the first of them."""
     return [of_levels(*levels[number:]) for number in (0, 1)]
 
 
@@ -149,17 +149,17 @@ def test_masks_of_two_levels_that_outnumber_those_of_ids_are_noted(masks, part, 
         ([mask.convert("RGBA") for mask in of_scale(85, 170, 255)], "0,85,170,255"),
     ],
 )
-def test_levels_that_look_like_a_scale_of_grays_are_an_error(masks, values, tmp_path):
+def test_levels_spread_over_the_gray_scale_are_an_error(masks, values, tmp_path):
     levels = (*map(int, values.split(",")),)
     for options in ({}, {"classes": len(levels)}):
         with pytest.raises(ConfigError) as raised:
             check(tmp_path, masks, **options)
         shown = values.replace(",", ", ") if len(levels) <= 5 else "0, 17, 34, 51, 68, ..."
         assert (
-            f"the sampled masks in masks have only the levels {shown}, which look like grays,"
-            " not ids, and 255 may be a class or mark pixels without one: pass --mask-values"
-            f" {values} to make them the classes 0 to {len(levels) - 1}, or --mask-ignore 255 to"
-            " take the levels as ids, and 255 as no class" in str(raised.value)
+            f"the sampled masks in masks have only the levels {shown}, which look like gray"
+            " levels, not class ids, and 255 may be a class or mark pixels without one: pass"
+            f" --mask-values {values} to make them the classes 0 to {len(levels) - 1}, or"
+            " --mask-ignore 255 to read the levels as ids and 255 as no class" in str(raised.value)
         )
     for options in ({"values": levels}, {"ignore": 255}):
         assert not check(tmp_path, masks, **options)
@@ -225,7 +225,7 @@ def test_masks_of_16_bits_have_another_white(tmp_path) -> None:
         of_scale(*range(10, 91, 10), 95, 100),  # WorldCover
     ],
 )
-def test_masks_of_ids_are_neither(masks, tmp_path):
+def test_masks_of_ids_give_neither_an_error_nor_a_note(masks, tmp_path):
     assert not check(tmp_path, masks)
 
 
@@ -241,7 +241,7 @@ def test_masks_that_are_all_lossy_are_an_error(tmp_path):
             raised.value
         )
         assert "convert the masks to PNG, and set each pixel to the level" in str(raised.value)
-    assert not check(tmp_path, [CLASSES])  # those of JPEG are rejected
+    assert not check(tmp_path, [CLASSES])  # only the JPEGs are rejected
 
 
 def test_scenes_of_much_road_and_many_ignored_pixels_do_not_look_smoothed(tmp_path):

@@ -36,7 +36,7 @@ from recordmill.transforms.sources.files.file_stat import RejectCause
 from recordmill.transforms.sources.files.other_kinds import is_archive
 from recordmill.transforms.sources.folders.path_matcher import (
     PathMatcher,
-    find_ends,
+    find_affixes,
     path_to_match,
 )
 
@@ -49,7 +49,7 @@ _AMBIGUOUS = 0.5  # largest fraction of annotations whose images are rejected as
 _PLACED = (batch.PATH, batch.SPLIT)
 _NO_RULES = ObjectRules()
 _REPLACING = frozenset((OBJECTS, batch.LABEL, batch.LABELS))  # columns instead of labels of folders
-_SEVERAL = 1.5  # least names per image that may be several for each
+_SEVERAL_EACH = 1.5  # least number of annotations per image, if images have several each
 MASKS = "masks"  # filter reason of masks among the images
 
 
@@ -58,9 +58,9 @@ class Wording:
     """Names of annotations in messages.
 
     option: names the annotations. keep: decides about images without them. absent: allows
-    annotations without images, if an option does. noun: the annotations.
-    parts: the parts that images without them lack. remedy: end of the message if none matches.
-    affix: option for ends of names that differ, which ends the message instead.
+    annotations without images, if an option does. noun: the annotations. parts: the parts that
+    images without them lack. remedy: end of the message if none matches. affix: option for
+    prefixes and suffixes of names, if there is one; the message then ends with advice on it.
     """
 
     option: str = "--annotations"
@@ -215,8 +215,8 @@ class AnnotatedFiles:
         """Return the matcher of the annotations, and the files.
 
         If no image matches an annotation, names are compared without the folder that holds all
-        annotations, or without words for annotations in folders. Parts of the listing are held in
-        memory until an image matches.
+        annotations, then without words for annotations in the names of folders. Parts of the
+        listing are held in memory until an image matches.
 
         Raises:
           ConfigError: Images match only without the folder, and its name is not a usual one for
@@ -301,20 +301,27 @@ class AnnotatedFiles:
         some = _quoted(names[:_SHOWN]) or "no image"
         images = matcher.examples[:_SHOWN]
         near = next(filter(None, map(matcher.near_image, names)), "")
-        affix, remedy = self.wording.affix, self.wording.remedy
-        if affix and (ends := find_ends(matcher.examples, names)) is not None:
-            remedy = f"; {affix} {shlex.quote(ends)} reads names such as these"
-        elif affix and len(names) > _SEVERAL * matcher.blank:
-            remedy = f"; there are {len(names):,} {self.wording.noun} for"
-            remedy += f" {count_of(matcher.blank, 'image')}: expected one for each image, with the"
-            remedy += " ids of all classes; a file for each object or class is not read"
-        elif affix:
-            remedy = f"; if names of {self.wording.noun} have a suffix, give it as {affix}, a"
-            remedy += f" prefix as {affix} 'PREFIX*'"
+        remedy = self._advice_on_affixes(matcher) if self.wording.affix else self.wording.remedy
         return (
             f"no image of the input matches the {self.wording.noun} {self.where}: they name {some}"
             + (f", and the images are {_quoted(images)}" if images else "")
             + f"; the path of an image must end with such a name{near}{remedy}"
+        )
+
+    def _advice_on_affixes(self, matcher: PathMatcher[AnnotationReader]) -> str:
+        """Return the end of the message if no image matches an annotation."""
+        names, noun, option = matcher.annotations.names, self.wording.noun, self.wording.affix
+        if (affixes := find_affixes(matcher.examples, names)) is not None:
+            return f"; {option} {shlex.quote(affixes)} reads names such as these"
+        if len(names) > _SEVERAL_EACH * matcher.blank:
+            return (
+                f"; there are {len(names):,} {noun} for {count_of(matcher.blank, 'image')}, but"
+                " each image needs one with the ids of all classes: combine those of single objects"
+                " or classes"
+            )
+        return (
+            f"; if names of {noun} have a suffix, give it as {option}, a prefix as {option}"
+            " 'PREFIX*'"
         )
 
 
@@ -375,9 +382,9 @@ class AnnotatedRows(NamedTuple):
 
 
 def _other_names(annotations: AnnotationReader, noun: str) -> Iterator[AnnotationReader]:
-    """Yield the same annotations with names that are compared if no image has one of theirs.
+    """Yield the same annotations with other names, which are compared if no image matches.
 
-    These lack the folder of all of them, or words for annotations in folders.
+    These lack the folder that holds all annotations, or words for annotations in folders.
     """
     end = "ignored when they are matched with images"
     if annotations.folder is not None:
@@ -385,7 +392,7 @@ def _other_names(annotations: AnnotationReader, noun: str) -> Iterator[Annotatio
         names = [name.partition("/")[2] for name in annotations.names]
         yield dataclasses.replace(annotations, names=names, notes=(*annotations.notes, note))
     if annotations.plain_names:
-        note = f"words for {noun} in the names of folders are {end}"
+        note = f"words for images and {noun} in the names of folders are {end}"
         yield dataclasses.replace(
             annotations,
             names=annotations.plain_names,

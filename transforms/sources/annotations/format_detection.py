@@ -59,7 +59,7 @@ class GuessedFormat(NamedTuple):
 
     Attributes:
       format: The format.
-      captions: The tables that are not read.
+      captions: Tables of captions that are not read.
     """
 
     format: AnnotationFormat
@@ -122,11 +122,11 @@ def _of_folder(place: Location) -> GuessedFormat | None:
         tables = [*files.tables, *files.lines, *(() if form in _TEXTS else files.texts)]
         tables += files.documents if form == "coco" else []
         return GuessedFormat(form, [*filter(holds_captions, tables)])
-    given = (*files.tables, *files.lines, *files.texts, *files.documents)
+    tables = [*files.tables, *files.lines, *files.texts, *files.documents]
     if any(map(holds_captions, files.metadata)):
-        others = [one for one in given if one.name not in METADATA]
+        others = [one for one in tables if one.name not in METADATA]
         return GuessedFormat("captions", [*filter(holds_captions, others)])
-    if (table := next(filter(holds_captions, given), None)) is not None:
+    if (table := next(filter(holds_captions, tables), None)) is not None:
         raise ConfigError(
             f"{option_name('annotations', place)}: {table.name} in the folder holds the"
             f" captions of many images: pass {option_name('annotations', table)}"

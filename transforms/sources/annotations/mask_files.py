@@ -26,7 +26,7 @@ from recordmill.transforms.sources.files.skipped_names import skipped_among_medi
 from recordmill.transforms.sources.files.walks import File, find_folders, walk
 from recordmill.transforms.sources.folders.companions import MASK_SUFFIXES
 from recordmill.transforms.sources.folders.folders import NOT_IMAGES, FileTree, may_be
-from recordmill.transforms.sources.folders.path_matcher import renamed
+from recordmill.transforms.sources.folders.path_matcher import replace_affixes
 from recordmill.transforms.sources.folders.role_folders import (
     folder_of_masks,
     is_image_folder,
@@ -44,8 +44,8 @@ class MaskFolders:
     Attributes:
       places: Folders, patterns of folders, or archives.
       suffix: Text that masks have after the stem of their image, or "END=SUFFIX" if it replaces the
-        end of that stem, or "PREFIX*"; commas separate several. None: no suffix, or a usual one
-        that all masks have.
+        end of that stem; each may be "PREFIX*SUFFIX". Commas separate several. None: no suffix, or
+        a usual one that all masks have.
       options: Options for decoding the masks, of which a sample is checked.
       limits: Options with `max_pixels`.
       searched: Places that also hold images. Only folders in them with a usual name for masks are
@@ -116,8 +116,8 @@ class MaskFolders:
             named = [(n, name) for n, name in named if self._has_suffix(name)]
             if not named:
                 raise ConfigError(
-                    f"{option_name('mask_suffix', self.suffix)}: no name in {self._given} ends in"
-                    f" it before the extension; they are such as {keys[0]!r}; a prefix is given as"
+                    f"{option_name('mask_suffix', self.suffix)}: no name in {self._given} has it"
+                    f" before the extension; names are such as {keys[0]!r}; a prefix is given as"
                     f" {option_name('mask_suffix')} 'PREFIX*'"
                 )
         keys = [keys[n] for n, _ in named]
@@ -163,13 +163,13 @@ class MaskFolders:
 
     @property
     def _given_suffixes(self) -> Sequence[tuple[str, str]]:
-        """Pairs of the end of the stem of an image, and of its mask."""
+        """Pairs of affixes of an image and of its mask, as `AnnotationReader.suffixes`."""
         parts = (one.rpartition("=") for one in (self.suffix or "").split(","))
-        return [(own, end) for own, _, end in parts]
+        return [(old, new) for old, _, new in parts]
 
     def _has_suffix(self, name: str) -> bool:
         """Return whether a mask has one of the given suffixes."""
-        return any(renamed(name, end, "") is not None for _, end in self._given_suffixes)
+        return any(replace_affixes(name, one, "") is not None for _, one in self._given_suffixes)
 
     @property
     def _given(self) -> str:

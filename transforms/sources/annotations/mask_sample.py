@@ -1,7 +1,8 @@
 """Check of a sample of masks of class ids: colours, ambiguous levels, and smoothed edges.
 
 Levels are ambiguous if they may be class ids, or gray levels that stand for classes, such as 0, 64,
-128, 191, 255. Ids have gaps, too, but count from 0: a few of them are seldom spread over the scale.
+128, 191, 255. Ids may have gaps, too, but they count from 0, so a few ids are seldom spread over
+the whole gray scale.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _FEWEST = 4  # levels between 0 and 255 of a smoothed mask
 _FEWEST_OF_RANGE = 8  # such levels if they are not between those of their neighbours
 _LOW, _HIGH = 64, 192  # such levels are below and above; ids rarely are both
 _LISTED = 5  # levels in a note
-_FEW = 16  # most levels that may be a scale of grays with white
-_WIDE = 0.1  # least distance of levels that are noted, as a fraction of white
+_MOST_GRAYS = 16  # most levels, with white, that may stand for classes
+_WIDE = 0.1  # least distance between levels that are noted, as a fraction of white
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class MaskSample:
     """Kinds of the sampled masks.
 
     white: the highest level of white and binary masks. between: some levels of the first smoothed
-    mask, and of ids. levels: 0 and those of all masks, without repetition, sorted.
+    mask, and of ids. levels: 0 and the levels of all masks, without repetition, sorted.
     """
 
     kinds: dict[str, Kind]
@@ -120,8 +121,8 @@ def check_mask_sample(
     notes: list[Note] = []
     if options.ignore is None:
         _check_meaning(sample, where)
-        spread = _notes_on_scale(sample, options, where)
-        notes += _note_on_meaning(sample, options) or spread
+        on_grays = _notes_on_grays(sample, options, where)
+        notes += _note_on_meaning(sample, options) or on_grays
     return notes + (_note_on_smoothed(sample) if options.classes is None else [])
 
 
@@ -263,11 +264,12 @@ def _check_meaning(sample: MaskSample, where: str) -> None:
     )
 
 
-def _notes_on_scale(sample: MaskSample, options: MaskOptions, where: str) -> list[Note]:
-    """Return a note if all levels are far apart, as grays that stand for classes.
+def _notes_on_grays(sample: MaskSample, options: MaskOptions, where: str) -> list[Note]:
+    """Return a note if all levels are far apart, as gray levels that stand for classes are.
 
     Raises:
-      ConfigError: they are also spread over the scale up to white, which may be a class or ignored.
+      ConfigError: they are also spread over the gray scale up to white, which may be a class or
+        ignored.
     """
     levels = sample.levels
     white = _WHITE if levels[-1] <= _WHITE else _WHITE_16
@@ -277,15 +279,16 @@ def _notes_on_scale(sample: MaskSample, options: MaskOptions, where: str) -> lis
     least = min(np.diff(ids).tolist())
     values = f"{option_name('mask_values')} {','.join(map(str, levels))}"
     have = f"the sampled masks in {where} have only the levels {_listed(levels)}"
-    # Few masks with an id may be those with a stray level, such as 254 beside white.
-    few = len(sample.named("binary")) > len(sample.named("ids"))
-    closest = min(least, white - ids[-1]) if few else least
-    if white in levels and len(levels) <= _FEW and 2 * closest * (len(levels) - 1) >= white:
+    # If most masks are binary, other levels may be stray ones, such as 254 beside white.
+    mostly_binary = len(sample.named("binary")) > len(sample.named("ids"))
+    closest = min(least, white - ids[-1]) if mostly_binary else least
+    is_spread = 2 * closest * (len(levels) - 1) >= white
+    if white in levels and len(levels) <= _MOST_GRAYS and is_spread:
         raise ConfigError(
-            f"{option_name('masks')}: {have}, which look like grays, not ids, and {white} may be a"
-            f" class or mark pixels without one: pass {values} to make them the classes 0 to"
-            f" {len(levels) - 1}, or {_ignoring(white)} to take the levels as ids, and {white} as"
-            " no class"
+            f"{option_name('masks')}: {have}, which look like gray levels, not class ids, and"
+            f" {white} may be a class or mark pixels without one: pass {values} to make them the"
+            f" classes 0 to {len(levels) - 1}, or {_ignoring(white)} to read the levels as ids and"
+            f" {white} as no class"
         )
     if least < _WIDE * white:
         return []

@@ -21,11 +21,15 @@ Member = tuple[str, int | None, Any]
 
 
 def iter_members(file: BinaryIO, wanted: Collection[str] | None, *, where: str) -> Iterator[Member]:
-    """Yield (name, number, value) of the members of an object with a name in `wanted`.
+    """Yield (name, number, value) of the members of an object.
 
-    None stands for all names.
     A member that is a list yields its items with their index as number; any other member yields its
-    value with None as number. where: the file, for messages.
+    value with None as number.
+
+    Args:
+      file: The file.
+      wanted: Names of the members to yield; None yields all of them.
+      where: The file, for messages.
 
     Raises:
       ConfigError: the file is not a JSON object; the message names the previous entry.
@@ -65,7 +69,11 @@ def iter_members(file: BinaryIO, wanted: Collection[str] | None, *, where: str) 
 
 
 def iter_items(file: BinaryIO, *, where: str) -> Iterator[Any]:
-    """Yield the items of an array. where: the file, for messages.
+    """Yield the items of an array.
+
+    Args:
+      file: The file.
+      where: The file, for messages.
 
     Raises:
       ConfigError: the file is not a JSON array; the message names the previous item, from 1.

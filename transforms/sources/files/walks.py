@@ -236,15 +236,16 @@ def _walk_store(
                 begun.append((folder, level, begin(folder, level)))
             prefix, level, pages = begun.popleft()
             folders: list[str] = []
-            head, skipped, place = None, None, ""  # of the last folder, as most files share it
+            # Facts of the folder of the last path, because most files share it.
+            head, head_reason, head_uri = None, None, ""
             for page in pages:
                 for path, size, mtime, is_folder in page:
                     key = f"{prefix}{path}".strip("/")
                     above, _, name = key.rpartition("/")
                     if above != head:
-                        head, skipped = above, skip_reason(above, leave_out) if above else None
-                        place = _text_before_names(root, above)
-                    if reason := skipped or _skipped(key, name, leave_out):
+                        head, head_uri = above, _uri_before_names(root, above)
+                        head_reason = skip_reason(above, leave_out) if above else None
+                    if reason := head_reason or _skip_reason_of_name(key, name, leave_out):
                         if not is_folder:
                             yield SkippedPath(reason, int(counts(key)))
                         elif enter(key):
@@ -252,26 +253,27 @@ def _walk_store(
                             keys = (f"{key}/{one.path}".strip("/") for one in below)
                             yield SkippedPath(reason, sum(map(counts, keys)))
                     elif not is_folder:
-                        is_plain = place and "?" not in name and name not in (".", "..")
-                        text = f"{place}{name}{query}" if is_plain else None
-                        yield File(key, text or str(resolve_path(root, key)), size, mtime)
+                        is_plain = head_uri and "?" not in name and name not in (".", "..")
+                        uri = f"{head_uri}{name}{query}" if is_plain else None
+                        yield File(key, uri or str(resolve_path(root, key)), size, mtime)
                     elif enter(key):
                         folders.append(key)
                 # After the first page, because some callers need no more.
                 while pending and len(begun) < lister.ahead - 1:
-                    folder, below_it = pending.popleft()
-                    begun.append((folder, below_it, begin(folder, below_it)))
+                    folder, its_level = pending.popleft()
+                    begun.append((folder, its_level, begin(folder, its_level)))
             pending.extend((f"{folder}/", level + 1) for folder in sorted(folders))
 
 
-def _text_before_names(root: Location, folder: str) -> str:
-    """Return the text of a folder's place that is before the names in it; '' if it depends."""
+def _uri_before_names(root: Location, folder: str) -> str:
+    """Return the URI of a folder, with a slash, to append names to; '' if it contains a `?`."""
     place = resolve_path(root, folder)
-    text = f"{place.root}/{place.path}/" if place.path else f"{place.root}/"
-    return "" if "?" in text else text
+    uri = f"{place.root}/{place.path}/" if place.path else f"{place.root}/"
+    return "" if "?" in uri else uri
 
 
-def _skipped(key: str, name: str, leave_out: SkipRule) -> str | None:
+def _skip_reason_of_name(key: str, name: str, leave_out: SkipRule) -> str | None:
+    """Return why a path is skipped by its last name, None if it is not."""
     reason = leave_out(name)
     return None if reason is None or holds_lists(key) else reason
 

@@ -34,7 +34,7 @@ class _KeySample:
     def __init__(self) -> None:
         self._keys: list[str] = []
         self._count = 0
-        self._scale = 1  # a name is in the sample if this divides its hash
+        self._scale = 1  # names are in the sample if this divides their hashes
         self._is_full = False
 
     def add(self, key: str, name: str) -> None:
@@ -49,7 +49,7 @@ class _KeySample:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Take half of the names out of the sample, or no more keys if names have many files."""
+        """Remove half of the names; if names have many files, let no more keys into the sample."""
         names = [_split(key)[1] for key in self._keys]
         self._is_full = len({*names}) < len(names) // _FILES_OF_NAME
         if not self._is_full:
@@ -180,7 +180,7 @@ class _FolderPairs(NamedTuple):
 
 
 class _Extension:
-    """Documents with an extension.
+    """Summary of the documents with an extension.
 
     Attributes:
       first: Key of the first one.

@@ -374,7 +374,7 @@ class FileTree:
       annotated: Whether masks or other annotations belong to the images. Folders in which they are
         drawn, such as `Visualization`, are then not read, nor are the masks of Pascal VOC.
       captioned: Whether files of captions belong to the images. A folder such as `images` beside
-        one such as `captions` then means nothing.
+        one such as `captions` is then neither a class nor a split.
     """
 
     input: str | Inputs
@@ -411,7 +411,7 @@ class FileTree:
             labelled=self.labelled,
             archived=may_be_record,
             skip=self._skip,
-            with_masks=self._has_masks,
+            skip_image_folders=self._has_masks,
             advise_masks="masks" in self.companions,
             captioned=self.captioned,
         )

@@ -37,10 +37,10 @@ from recordmill.transforms.sources.files.path_facts import named_key
 from recordmill.transforms.sources.files.walks import File, walk
 from recordmill.transforms.sources.folders.path_names import FileFacts, PathLayout, file_split
 from recordmill.transforms.sources.folders.role_folders import (
-    holds_captions,
     holds_no_images,
     images_beside_annotations,
     is_image_folder,
+    may_hold_captions,
     without_images,
 )
 from recordmill.transforms.sources.folders.unused_splits import (
@@ -159,9 +159,10 @@ class LayoutRules:
     archived: returns whether a file may be a record, by its name; None if archives are not read.
     is_dataset: returns whether a folder is a dataset, whose shards have names of splits.
     usable: returns whether a file may hold a record, by its name; None if `archived` does.
-    with_masks: whether files have masks, so that a folder `images` means nothing, and files in
-      folders of splits need no class. advise_masks: whether such folders would be read as images.
-    captioned: whether an input may hold folders of captions.
+    skip_image_folders: whether a folder such as `images` is neither a class nor a split, because
+      files have masks; files in folders of splits then need no class.
+    advise_masks: whether folders of masks would be read as images.
+    captioned: whether an input may hold folders of captions, to which the same applies.
     """
 
     skip: Callable[[str], str | None]
@@ -170,7 +171,7 @@ class LayoutRules:
     archived: Callable[[str], bool] | None = None
     is_dataset: Callable[[Location], bool] | None = None
     usable: Callable[[str], bool] | None = None
-    with_masks: bool = False
+    skip_image_folders: bool = False
     advise_masks: bool = False
     captioned: bool = False
 
@@ -304,16 +305,16 @@ def _lay_out_one(
         (inside,) = folders  # the layout is that of the folders in it
         folders = folders_in(inside)
         root = dataclasses.replace(root, root=root.root / inside)
-    # Options for parts of paths see whole paths.
+    # Options that name parts of paths refer to whole paths.
     by_words = inputs.split_from in SPLIT_WORDS and inputs.label_from is None
     captioned = (
         rules.captioned
         and by_words
         and not (inputs.group_from or inputs.key_from or inputs.column_from)
     )
-    if captioned and any(map(holds_captions, folders)):
-        rules = dataclasses.replace(rules, with_masks=True)
-    images = [name for name in folders if rules.with_masks and is_image_folder(name)]
+    if captioned and any(map(may_hold_captions, folders)):
+        rules = dataclasses.replace(rules, skip_image_folders=True)
+    images = [name for name in folders if rules.skip_image_folders and is_image_folder(name)]
     if len(images) == 1:  # its folders name splits and classes, as if it were the input
         folders = folders_in(images[0])
         root = dataclasses.replace(root, root=root.root / images[0])
@@ -356,7 +357,7 @@ def _lay_out_one(
     layout = dataclasses.replace(
         layout,
         groups=inputs.group_from,
-        with_masks=rules.with_masks or (captioned and beside is not None),
+        skip_image_folders=rules.skip_image_folders or (captioned and beside is not None),
         split_map=inputs.split_map,
         columns=tuple(inputs.column_from.values()),
         keys=inputs.key_from,
@@ -424,7 +425,7 @@ def _layout_of(
     if below_images and labels == "top":  # the folder below that of the split
         inner = (folders_in(f"{_IMAGES}/{name}") for name in folders_in(_IMAGES))
         labels = "folder:2" if any(inner) else None
-    elif rules.with_masks and splits == "folders" and labels == "top":
+    elif rules.skip_image_folders and splits == "folders" and labels == "top":
         below = itertools.chain.from_iterable(map(folders_in, folders))
         labels = None if all(map(is_image_folder, below)) else labels
     by_file = labels is not None and LabelFiles.parse(labels) is not None
@@ -500,7 +501,7 @@ def _splits_from(
 
 def _split_of(name: str, rules: LayoutRules) -> str | None:
     """Return the split that a top folder names, None if it names no split."""
-    return canonical_split(without_images(name) if rules.with_masks else name)
+    return canonical_split(without_images(name) if rules.skip_image_folders else name)
 
 
 def _splits_below_images(

@@ -43,42 +43,45 @@ def normal_name(name: str) -> str:
     return posixpath.normpath(name.replace("\\", "/")).lstrip("/")
 
 
-def renamed(name: str, own: str, theirs: str) -> str | None:
-    """Return a path with other ends of its last name; None if it has not the ends to replace.
+def replace_affixes(path: str, old: str, new: str) -> str | None:
+    """Return a path whose last name has other affixes, None if it lacks those to replace.
 
     Args:
-      name: The path.
-      own: END, or BEGIN*END.
-      theirs: The same, in place of it.
+      path: The path, without extension.
+      old: Affixes of the last name: SUFFIX, or PREFIX*SUFFIX.
+      new: The affixes in their place, in the same form.
     """
-    folder, slash, stem = name.rpartition("/")
-    begin, _, end = own.rpartition("*")
-    if not stem.startswith(begin) or not stem[len(begin) :].endswith(end):
+    folder, slash, stem = path.rpartition("/")
+    prefix, _, suffix = old.rpartition("*")
+    if not stem.startswith(prefix) or not stem[len(prefix) :].endswith(suffix):
         return None
-    new_begin, _, new_end = theirs.rpartition("*")
-    return f"{folder}{slash}{new_begin}{stem[len(begin) : len(stem) - len(end)]}{new_end}"
+    new_prefix, _, new_suffix = new.rpartition("*")
+    return f"{folder}{slash}{new_prefix}{stem[len(prefix) : len(stem) - len(suffix)]}{new_suffix}"
 
 
-def find_ends(keys: Sequence[str], names: Collection[str]) -> str | None:
-    """Return the ends, as THEIRS or OWN=THEIRS of `renamed`, that turn all paths into names.
+def find_affixes(keys: Sequence[str], names: Collection[str]) -> str | None:
+    """Return affixes, as NEW or OLD=NEW, with which `replace_affixes` makes all paths match names.
 
     Args:
       keys: Paths with extension.
       names: Names without extension, which are the ends of such paths.
+
+    Returns:
+      None without such affixes.
     """
     stems = [posixpath.splitext(key)[0] for key in keys]
     first = stems[0].rpartition("/")[2] if stems else ""
     known, lasts = frozenset(names), sorted({name.rpartition("/")[2] for name in names})
     for core in (first, *sorted(_DIGITS.findall(first), key=len, reverse=True)):
-        begin, _, end = first.rpartition(core) if core else ("", "", "")
+        prefix, _, suffix = first.rpartition(core) if core else ("", "", "")
         for last in (one for one in lasts if core and core in one):
-            new_begin, _, new_end = last.rpartition(core)
-            star = "*" if begin or new_begin else ""
-            own, theirs = f"{begin}{star}{end}", f"{new_begin}{star}{new_end}"
-            changed = [renamed(stem, own, theirs) for stem in stems]
-            is_plain = not set(",=*").intersection(begin + end + new_begin + new_end)
+            new_prefix, _, new_suffix = last.rpartition(core)
+            star = "*" if prefix or new_prefix else ""
+            old, new = f"{prefix}{star}{suffix}", f"{new_prefix}{star}{new_suffix}"
+            changed = [replace_affixes(stem, old, new) for stem in stems]
+            is_plain = not set(",=*").intersection(prefix + suffix + new_prefix + new_suffix)
             if is_plain and all(one and not known.isdisjoint(_ends_of(one)) for one in changed):
-                return theirs if own in ("", "*") else f"{own}={theirs}"
+                return new if old in ("", "*") else f"{old}={new}"
     return None
 
 
@@ -100,13 +103,13 @@ class NamedPaths(Protocol):
 
     @property
     def suffixes(self) -> Sequence[tuple[str, str]]:
-        """Pairs of the end of the stem of a path, and of the name in place of it, for `renamed`."""
+        """Pairs of affixes of a path and of a name, as the arguments of `replace_affixes`."""
 
     @property
     def folders(self) -> Mapping[str, str]:
         """{folder of annotations: folder of images that it replaces in a path}.
 
-        Images are named without their word, by `without_images`: "" stands for `images`.
+        Folders of images are without their word for images: "" stands for `images`.
         """
 
     @property
@@ -315,14 +318,15 @@ class PathMatcher(Generic[_Named]):
     def _named(self, name: str, splits: Sequence[str]) -> list[int]:
         """Return the indices of the annotations of an image with this name."""
         found: list[int] = []
-        for own, theirs in self.annotations.suffixes:
-            given = renamed(name, own, theirs) if own or theirs else name
-            if given is not None:
-                stem = given if given in self._at else self._by_form.get(_composed(given), given)
+        for old, new in self.annotations.suffixes:
+            wanted = replace_affixes(name, old, new) if old or new else name
+            if wanted is not None:
+                is_known = wanted in self._at
+                stem = wanted if is_known else self._by_form.get(_composed(wanted), wanted)
                 at = self._at.get(stem, -1)
                 at = self._of_split(stem, splits) if at >= 0 and self._by_split else at
                 found += [at] if at >= 0 and at not in found else []
-                if at >= 0 and stem != given:
+                if at >= 0 and stem != wanted:
                     self._other_form.add(at)
         return found
 

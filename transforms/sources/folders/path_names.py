@@ -47,8 +47,8 @@ class PathLayout:
       label_key: Key among these whose values are the classes.
       groups: As `Inputs.group_from`.
       split_map: As `Inputs.split_map`, for splits that are a part of paths.
-      with_masks: Whether folders such as `images`, which are beside those of masks or captions,
-        mean nothing.
+      skip_image_folders: Whether folders such as `images`, beside those of masks or captions, are
+        neither classes nor splits.
       columns: The parts of a path that are columns, as `Inputs.column_from`.
       keys: As `Inputs.key_from`.
       inside: The only top folder, if images and their annotations are in folders in it.
@@ -62,7 +62,7 @@ class PathLayout:
     label_key: str | None = None
     groups: str | None = None
     split_map: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
-    with_masks: bool = False
+    skip_image_folders: bool = False
     columns: tuple[str, ...] = ()
     keys: str | None = None
     inside: str | None = None
@@ -97,7 +97,7 @@ class PathLayout:
         """Return the facts in the path of a file, given its path relative to the input."""
         outer = [self.inside] if self.inside and key.startswith(f"{self.inside}/") else []
         key = key.removeprefix(f"{self.inside}/") if outer else key
-        *folders, name = (without_image_folders(key) if self.with_masks else key).split("/")
+        *folders, name = (without_image_folders(key) if self.skip_image_folders else key).split("/")
         below = self._below_split(folders)
         if self.partitions:
             split, label = self._of_partitions(key, folders, below)

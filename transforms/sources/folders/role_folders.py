@@ -85,7 +85,7 @@ def holds_no_images(name: str) -> bool:
     return folder_of_masks(name) is not None or _OBJECTS.fullmatch(name) is not None
 
 
-def holds_captions(name: str) -> bool:
+def may_hold_captions(name: str) -> bool:
     """Return whether a folder has a usual name for captions, or for labels, which may be texts."""
     return folder_of_captions(name) is not None or folder_of_masks(name) is not None
 
@@ -123,7 +123,7 @@ def images_beside_annotations(folders: Sequence[str], *, captioned: bool = False
       None if there is no such folder, or several.
     """
     found = [name for name in folders if is_image_folder(name)]
-    beside = any(holds_no_images(one) or (captioned and holds_captions(one)) for one in folders)
+    beside = any(holds_no_images(one) or (captioned and may_hold_captions(one)) for one in folders)
     return found[0] if len(found) == 1 and beside else None
 
 

@@ -58,7 +58,7 @@ class UnreadLists:
     def is_list(self, root: InputRoot, file: File) -> bool:
         """Return whether a file has the name of a split, and its first lines name other files."""
         folder, _, name = file.key.rpartition("/")
-        if file_split(name) is None:  # which most names are told by first
+        if file_split(name) is None:  # checked first, because most names are not
             return False
         extension = f".{name.rpartition('.')[2]}"
         if extension[1:].lower() not in _EXTENSIONS:

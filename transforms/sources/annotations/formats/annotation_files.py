@@ -348,7 +348,7 @@ def files_of(
     found = [
         Location.parse(item.path)
         for item in walk(place, skipped_among_media, depth=1)
-        if isinstance(item, File) and _is_one(item.key.rpartition("/")[2].lower(), ends)
+        if isinstance(item, File) and _has_end(item.key.rpartition("/")[2].lower(), ends)
     ]
     if not (found := [*filter(holds, found)]):
         shown = noun or f"{' or '.join(ends)} file"
@@ -358,7 +358,8 @@ def files_of(
     return found
 
 
-def _is_one(name: str, ends: Sequence[str]) -> bool:
+def _has_end(name: str, ends: Sequence[str]) -> bool:
+    """Return whether a name is one of `ends`, or has an extension in it."""
     return any(name.endswith(one) if one.startswith(".") else name == one for one in ends)
 
 

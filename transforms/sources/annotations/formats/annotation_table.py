@@ -26,18 +26,18 @@ class AnnotationReader(abc.ABC):
       unread_splits: Remark on splits in the annotations, for images without a split.
       classes: Classes in the order of their numbers.
       by_stem: Whether names have no extension.
-      suffixes: Pairs such as ("", "_mask"): end of the stem of an image, and the end of the name of
-        its annotations in place of it; or ("img_*", "mask_*") for the beginnings.
-      folders: {name of a folder of annotations: the folder of images in which paths are the same,
-        without a word for images}: "" for "labels" beside "images".
+      suffixes: Pairs of affixes of the stem of an image and of the name of its annotations, such
+        as ("", "_mask") or ("img_*", "mask_*"); as the arguments of `replace_affixes`.
+      folders: {name of a folder of annotations: name of the folder of images with the same paths,
+        without a word for images}, such as {"labels": ""} for "labels" beside "images".
       folder: Folder with which all names begin, if there is one.
       folder_is_known: Whether the name of the folder is a usual one for annotations.
-      plain_names: The same names without usual words for annotations in folders, unique; they are
-        compared if no image has one of `names`. Empty if there are no such words.
+      plain_names: The same names without usual words for annotations in the names of folders,
+        unique; they are compared if no image has one of `names`. Empty without such words.
       paths: Paths of the files of annotations if they may be among the images, to leave them out.
       keys: Keys of these files among the images, if both are listed from the same place.
       beside_images: Whether names lack folders such as `images`, beside which the annotations are.
-      sources: File that names each image, for messages; empty for `where` of the source.
+      sources: File of each name, for messages; empty if messages name only the source.
       splits: Split of the file with each name, for images without a split.
       shared: Clause on the first name of images of several splits, for messages; names are then
         unique only in their split.

@@ -34,7 +34,7 @@ _SHOWN = 60  # characters of a value in a message
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CaptionFiles:
-    """Files with the captions of the images beside them; calling it lists them.
+    """Files of captions, beside the images or in other folders; calling it lists them.
 
     Attributes:
       inputs: The inputs that hold images and captions: folders, patterns or archives.
@@ -77,7 +77,7 @@ class CaptionFiles:
         if tree.has_archives:  # names may repeat in those of several splits
             tree = dataclasses.replace(tree, input=inputs)
         files: list[tuple[str, int, int]] = []
-        inside: set[str] = set()  # folders in the inputs
+        inside: set[str] = set()  # names of folders in the inputs
         for part in tree.scan():
             if part.rows is not None:
                 columns = (part.rows[name].to_pylist() for name in (batch.KEY, *_REFERENCE))
@@ -89,8 +89,8 @@ class CaptionFiles:
                         inside.update(key.split("/")[:-1])
         if not files:
             raise ConfigError(
-                f"{option_name('captions_from')}: found no .{self.extension} file in {self.inputs}:"
-                " captions are in files that have the names of the images, beside them or in a"
+                f"{option_name('captions_from')}: found no .{self.extension} file in {self.inputs};"
+                " files of captions have the names of the images, and are beside them or in a"
                 " folder such as captions beside images: pass the folder that holds both"
             )
         names = [path_to_match(path)[: -len(self.extension) - 1] for path, _, _ in files]
@@ -109,9 +109,9 @@ class CaptionFiles:
 
 
 def _folders_of_captions(names: Iterable[str]) -> Mapping[str, str]:
-    """Return the folders with usual names for captions, or else for labels.
+    """Return {folder of captions: folder of its images}, as `AnnotationReader.folders`.
 
-    The values are the folders of their images, as `AnnotationReader.folders`.
+    These folders have usual names for captions; if there are none, usual names for labels.
     """
     names = sorted(names)
     for folder_of in (folder_of_captions, folder_of_masks):

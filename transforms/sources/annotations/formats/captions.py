@@ -2,9 +2,9 @@
 
 A table has a header with a column of images and one of captions, or is a token file of Flickr8k and
 Flickr30k, whose lines are `1.jpg#0`, a tab and the caption. JSON lines, the items of a JSON array,
-and the members of an object by image, are also such rows; those of the Hugging Face hub
-(`metadata.jsonl`) name images beside the file. All captions of an image are in one record, in their
-order.
+and the members of a JSON object with the names of images are read as rows, too. JSON lines of the
+Hugging Face hub (`metadata.jsonl`) name images beside the file. All captions of an image are in one
+record, in their order.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _HEADERLESS = "image, caption"  # in messages
 _NAMED = re.compile(
     r"([^,\t;|]*\.(?:jpe?g|png|gif|bmp|webp|tiff?))\s*([,\t;|])(.*)", re.I | re.DOTALL
 )
-# Beginnings of JSON: an object with the captions of each image by its name, and that of Karpathy's
+# Beginnings of JSON objects: one with the captions of each image by its name, and one of Karpathy's
 # splits of Flickr8k, Flickr30k and COCO.
 _MAPPING = re.compile(r'\{\s*"[^"]+\.(jpe?g|png|gif|bmp|webp|tiff?)"\s*:\s*(\[\s*)?"', re.I)
 _SENTENCES = re.compile(r'\{\s*("dataset"|"images"\s*:\s*\[).*"sentences"\s*:\s*\[', re.DOTALL)
@@ -83,12 +83,12 @@ class _Row(NamedTuple):
 
     Attributes:
       number: From 1, without the header.
-      line: Number of its first line, from 1; that of the item in a JSON array.
+      line: Number of its first line, from 1; in a JSON array or object, number of the item.
       image: Name of the image.
       caption: The caption.
       others: Values of other columns by name.
       fault: Problem of the row, if it cannot be read.
-      unit: Noun of what `line` numbers.
+      unit: Noun for `line`: line or item.
     """
 
     number: int
@@ -167,14 +167,14 @@ def read_captions(places: Sequence[Location]) -> AnnotationTable:
     notes: dict[str, None] = {}
     unread = LeftUnread()
     divided: Location | None = None  # the first file with splits
-    lines, table = METADATA
+    json_name, csv_name = METADATA
     for place in places:
         found = files_of(place, *METADATA)
-        folders = {one.parent for one in found if one.name == lines}
-        several = [one for one in found if one.name == table and one.parent in folders]
-        files += [one for one in found if one not in several]
-        if several:
-            notes[f"{table} was not read where {lines} is beside it"] = None
+        folders = {one.parent for one in found if one.name == json_name}
+        unused = [one for one in found if one.name == csv_name and one.parent in folders]
+        files += [one for one in found if one not in unused]
+        if unused:
+            notes[f"{csv_name} was not read where {json_name} is beside it"] = None
     for file in naming_files(files, lambda file: (row.image for row in _rows(file, {}))):
         for row in _rows(file.place, notes):
             if row.problem is not None:
@@ -334,10 +334,10 @@ def _text_of(data: BinaryIO) -> io.TextIOWrapper:
 
 
 def _json_rows(data: BinaryIO, file: Location) -> Iterator[_Row]:
-    """Yield the rows of lines of JSON, or of the items of an array.
+    """Yield the rows of lines of JSON, or of a JSON array or object.
 
     Raises:
-      ConfigError: It is an invalid array, or an object over several lines.
+      ConfigError: It is invalid JSON, or an object of another form over several lines.
     """
     where = f"{option_name('annotations')}: {file}"
     start = data.read(HEAD).decode("utf-8-sig", "replace")
@@ -359,10 +359,10 @@ def _json_rows(data: BinaryIO, file: Location) -> Iterator[_Row]:
 
 
 def _items_of(data: BinaryIO, start: str, where: str) -> Iterator[Any] | None:
-    """Return the items of a JSON document of captions; None if each line is JSON.
+    """Return the items of a JSON array or object of captions; None for JSON lines.
 
     Args:
-      data: The document.
+      data: The file.
       start: Its beginning.
       where: The file, for messages.
     """
