@@ -228,7 +228,10 @@ def _opaque(image: ImageFile, data: bytes) -> Image.Image:
     if image.mode not in ("LA", "RGBA"):
         return image
     if image.getchannel("A").getextrema() != (255, 255):
-        raise RecordError(Reason.UNSUPPORTED, "has transparent pixels, which have no class")
+        raise RecordError(
+            Reason.UNSUPPORTED,
+            "has transparent pixels, which have no class: fill them with the colour of one",
+        )
     return image.convert(image.mode.removesuffix("A"))
 
 
