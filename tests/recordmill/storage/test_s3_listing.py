@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import tests.s3_store
+from recordmill.errors import Reason, Reject
 from recordmill.storage import s3_listing, s3_objects
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.s3_listing import S3Lister
@@ -226,3 +227,14 @@ def test_a_walk_lists_a_store_as_a_folder(store, tmp_path):
             for items in (local, stored)
         ]
         assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_objects_in_folders_without_a_name_are_rejected(depth, store):
+    """The path of such an object is that of another one: `a//1` would be read as `a/1`."""
+    put(store, "in/a/1", "in/a//1", "in//1", "in//a/1", "in/a/b//c/2", "in/a/b/3")
+    found = [*walk(Location.parse(store.uri("in")), skipped_among_media, depth=depth)]
+    rejected = [one for one in found if isinstance(one, Reject)]
+    assert sorted(one.key for one in found if isinstance(one, File)) == ["a/1", "a/b/3"]
+    assert sorted(one.key for one in rejected) == ["/1", "/a/1", "a//1", "a/b//c/2"]
+    assert {one.reason for one in rejected} == {Reason.BAD_NAME}

@@ -15,7 +15,7 @@ import stat as modes
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from recordmill.errors import Reject
+from recordmill.errors import Reason, Reject
 from recordmill.storage.files import Location, shown
 from recordmill.storage.storage_errors import call_with_retries, raise_storage_errors
 from recordmill.storage.stores import ArrowFiles, Page
@@ -212,6 +212,11 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+_NO_NAME = RejectCause(
+    Reason.BAD_NAME, "the key has nothing between two slashes: give the object another key"
+)
+
+
 def _reject(key: str, problem: RejectCause) -> Reject:
     return Reject(shown(key), "read", problem.reason, problem.detail)
 
@@ -240,6 +245,10 @@ def _walk_store(
             head, head_reason, head_uri = None, None, ""
             for page in pages:
                 for path, size, mtime, is_folder in page:
+                    if "//" in f"/{path}/":
+                        odd = _without_name(begin(prefix, depth)) if is_folder else [path]
+                        yield from (_reject(prefix + one, _NO_NAME) for one in odd)
+                        continue
                     key = f"{prefix}{path}".strip("/")
                     above, _, name = key.rpartition("/")
                     if above != head:
@@ -263,6 +272,13 @@ def _walk_store(
                     folder, its_level = pending.popleft()
                     begun.append((folder, its_level, begin(folder, its_level)))
             pending.extend((f"{folder}/", level + 1) for folder in sorted(folders))
+
+
+def _without_name(pages: Iterator[Page]) -> Iterator[str]:
+    """Yield the paths of objects in the folder without a name of a listing of all objects."""
+    for one in itertools.chain.from_iterable(pages):
+        if one.path.startswith("/"):
+            yield one.path
 
 
 def _uri_before_names(root: Location, folder: str) -> str:
