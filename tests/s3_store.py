@@ -28,6 +28,15 @@ from xml.sax.saxutils import escape
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _PAGE = 1000  # keys of one answer to a listing
+_DAMAGED = "the store's answer is incomplete or damaged; check the network"
+LASTING = {  # {kind of a fault that stays: the sentence that a command ends with}
+    "failing": "the store reports 'slow down'; check that the storage is reachable",
+    "denied": "permission denied; check its owner, mode or access policy",
+    "cut": _DAMAGED,
+    "short": _DAMAGED,
+    "unsized": _DAMAGED,
+    "stalled": "connection timed out; check that the storage is reachable",
+}
 
 
 class Request(NamedTuple):

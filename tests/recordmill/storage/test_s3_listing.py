@@ -15,7 +15,7 @@ from recordmill.storage.s3_listing import S3Lister
 from recordmill.storage.stores import ArrowFiles, ListedPath
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem, glob, walk
-from tests.s3_store import S3Store
+from tests.s3_store import LASTING, S3Store
 
 NAMES = ("a", "a-b", "a0", "b.c", "\u00fc +%20", "~")
 
@@ -168,14 +168,7 @@ def test_a_fault_that_passes_is_not_noticed(kind, store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("failing", "the store reports 'slow down'; check that the storage is reachable"),
-        ("denied", "permission denied; check its owner, mode or access policy"),
-        ("cut", "the store's answer is incomplete or damaged; check the network"),
-        ("short", "the store's answer is incomplete or damaged; check the network"),
-        ("stalled", "connection timed out; check that the storage is reachable"),
-    ],
+    ("kind", "why"), [(kind, why) for kind, why in LASTING.items() if kind != "unsized"]
 )
 def test_a_fault_that_stays_is_a_sentence(kind, why, store, monkeypatch):
     if kind == "stalled":

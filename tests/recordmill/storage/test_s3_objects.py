@@ -15,7 +15,7 @@ from recordmill.storage import s3_objects
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file, read_file
 from recordmill.storage.storage_errors import ChangedInputError
-from tests.s3_store import S3Store
+from tests.s3_store import LASTING, S3Store
 
 CONTENT = bytes(range(256)) * 40
 LARGE = CONTENT * 200  # 2 MB, more than a buffer
@@ -113,17 +113,7 @@ def test_a_fault_that_passes_is_not_noticed(store, kind, monkeypatch):
     assert read() == CONTENT
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("failing", "the store reports 'slow down'; check that the storage is reachable"),
-        ("denied", "permission denied; check its owner, mode or access policy"),
-        ("cut", "the store's answer is incomplete or damaged; check the network"),
-        ("short", "the store's answer is incomplete or damaged; check the network"),
-        ("unsized", "the store's answer is incomplete or damaged; check the network"),
-        ("stalled", "connection timed out; check that the storage is reachable"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "why"), [*LASTING.items()])
 def test_a_fault_that_stays_is_a_sentence(store, kind, why, monkeypatch):
     if kind == "stalled":
         monkeypatch.setattr(s3_objects, "STALL_SECONDS", 0.2)
