@@ -12,26 +12,23 @@ objects are directly in one folder.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import hashlib
 import http.server
-import os
-import subprocess
+import json
 import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
 from typing import Any
 from xml.sax.saxutils import escape
 
-from benchmarks.measure import ROOT, FailedError, machine, python, run, two_cores
+from benchmarks.measure import FailedError, machine, python, run, two_cores
+from benchmarks.stores import started
 from recordmill.storage.files import Location
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
 
-KEY = "benchmark"
 _PREFIX = "photos/"
 _PAGE = 1000  # keys of one answer
 _LAST = "\U0010ffff"  # sorts after the characters of all keys
@@ -91,7 +88,7 @@ class Bucket:
 
 
 def serve(bucket: Bucket, latency: float) -> None:
-    """Answer requests after a latency. Print CPU seconds and requests for each line of stdin."""
+    """Answer requests after a latency. Print [CPU seconds, requests] for each line of stdin."""
     requests = 0
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -122,25 +119,8 @@ def serve(bucket: Bucket, latency: float) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print(f"127.0.0.1:{server.server_address[1]}", flush=True)
         for _ in sys.stdin:
-            print(time.process_time(), requests, flush=True)
+            print(json.dumps([time.process_time(), requests]), flush=True)
         server.shutdown()
-
-
-@contextlib.contextmanager
-def started(bucket: Bucket, latency: float) -> Iterator[subprocess.Popen[str]]:
-    """Run the server inside the block."""
-    command = python(
-        "benchmarks.listings", "--serve", "--latency", latency,
-        "--objects", bucket.objects, "--folders", bucket.folders,
-    )  # fmt: skip
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def list_all(uri: str, depth: int) -> None:
@@ -157,22 +137,21 @@ def list_all(uri: str, depth: int) -> None:
 
 def measure(bucket: Bucket, latency: float, depth: int) -> None:
     """Print a line of the table."""
-    with started(bucket, latency) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
-        options = f"scheme=http&endpoint_override={address}&region=us-east-1"
-        uri = f"s3://bucket/{_PREFIX}?{options}"
+    command = python(
+        "benchmarks.listings", "--serve", "--latency", latency,
+        "--objects", bucket.objects, "--folders", bucket.folders,
+    )  # fmt: skip
+    with started(command) as store:
+        uri = store.uri(_PREFIX)
         listed = run(python("benchmarks.listings", "--list", uri, "--depth", depth), memory=True)
-        print(file=server.stdin, flush=True)
-        cpu, requests = server.stdout.readline().split()
+        cpu, requests = store.ask()
     files, seconds, digest = listed.output.split()
     if int(files) != bucket.objects:
         raise FailedError(f"listed {files} of {bucket.objects} objects")
     print(
         f"| {bucket.objects:,} | {bucket.folders:,} | {depth} | {float(seconds):.1f}"
         f" | {int(files) / float(seconds):,.0f} | {listed.peak / (1 << 20):.0f}"
-        f" | {listed.cpu:.1f} | {float(cpu):.1f} | {requests} | {digest} |",
+        f" | {listed.cpu:.1f} | {cpu:.1f} | {requests} | {digest} |",
         flush=True,
     )
 
@@ -197,11 +176,6 @@ def main() -> None:
         list_all(options.list, options.depth)
         return
     two_cores()
-    os.environ |= {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": KEY,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
     print(f"{options.latency:g} ms, on {machine()}\n")
     print(
         "| objects | folders | depth | s | objects/s | peak MiB | CPU s | server's CPU s |", end=""

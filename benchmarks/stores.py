@@ -27,7 +27,7 @@ import tarfile
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.images import copy_photos
@@ -114,7 +114,7 @@ def serve(folder: pathlib.Path, latency: float) -> None:
 
 
 class Store:
-    """Client of the store's process."""
+    """Client of a store in a process of its own, which prints its address first."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -125,19 +125,27 @@ class Store:
         options = f"scheme=http&endpoint_override={self.address}&region=us-east-1"
         return f"s3://bucket/{key}?{options}"
 
-    def take_log(self) -> tuple[float, list[tuple[str, str, int]]]:
-        """Return seconds of CPU and (operation, key, bytes sent) since the last call."""
+    def ask(self) -> Any:
+        """Return the JSON that the process answers to a line."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(file=self._process.stdin, flush=True)
-        cpu, requests = json.loads(self._process.stdout.readline())
+        return json.loads(self._process.stdout.readline())
+
+    def take_log(self) -> tuple[float, list[tuple[str, str, int]]]:
+        """Return seconds of CPU and (operation, key, bytes sent) since the last call."""
+        cpu, requests = self.ask()
         return cpu, [tuple(one) for one in requests]
 
 
 @contextlib.contextmanager
-def started(folder: pathlib.Path, latency: float) -> Iterator[Store]:
-    """Run the store inside the block."""
-    command = python("benchmarks.stores", "--serve", folder, "--latency", latency)
+def started(command: Sequence[str]) -> Iterator[Store]:
+    """Run a store inside the block, and give all processes its key."""
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": KEY,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -171,18 +179,16 @@ def main() -> None:
         serve(options.serve, options.latency / 1000)
         return
     two_cores()
-    os.environ |= {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": KEY,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
     print(f"{options.photos:,} photos, {options.latency:g} ms, on {machine()}\n")
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
         (folder / "input").mkdir()
         for form in map(_FORMS.__getitem__, options.forms.split(",")):
             form.make(options.photos, folder / "input" / form.name)
-        with started(folder / "input", options.latency) as store:
+        command = python(
+            "benchmarks.stores", "--serve", folder / "input", "--latency", options.latency
+        )
+        with started(command) as store:
             compare(folder, store, options)
 
 
