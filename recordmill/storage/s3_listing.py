@@ -140,7 +140,7 @@ class KeyRange:
         return [ListedPath(one.path, 0, 0, is_folder=True)] if self._markers else []
 
     def _is_object(self, one: ListedPath, following: str) -> bool:
-        """Return whether an object is no marker. following: the path after it."""
+        """Return whether an object is not a marker. following: the path after it."""
         is_folder = following.startswith(one.path) and following.startswith(f"{one.path}/")
         if one.size and not is_folder:
             return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -89,10 +90,11 @@ def check_mask_sample(
       ConfigError: no mask has a format that keeps ids; masks hold colours, but options give no
         colours or only others; or the levels of masks are ambiguous.
     """
-    _check_formats(_read_sample(keys, references), limits)
+    sampled, of_formats = itertools.tee(_read_sample(keys, references))
+    _check_formats(of_formats, limits)
+    del of_formats  # or it would keep all masks in memory
     if options.values is not None:
         return []
-    sampled = _read_sample(keys, references)
     if options.colours is not None:
         _check_colours(sampled, options, limits)
         return []

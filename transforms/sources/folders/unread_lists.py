@@ -172,7 +172,7 @@ class _List(NamedTuple):
 
 
 def _remedy(path: str, places: Sequence[str], extension: str) -> str | None:
-    """Return the edits that turn the lines of a file into names; None if it is no list.
+    """Return the edits that turn the lines of a file into names; None if it is not a list.
 
     Args:
       path: The file.
