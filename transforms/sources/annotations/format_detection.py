@@ -21,13 +21,13 @@ from recordmill.transforms.sources.annotations.formats.coco import has_boxes_or_
 from recordmill.transforms.sources.annotations.formats.cvat import is_cvat
 from recordmill.transforms.sources.annotations.formats.dota import is_dota
 from recordmill.transforms.sources.annotations.formats.hub_metadata import (
-    METADATA,
     NAME,
     holds_objects,
 )
 from recordmill.transforms.sources.annotations.formats.labelme import labelme_content
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, walk
+from recordmill.transforms.sources.folders.companions import METADATA
 
 AnnotationFormat = Literal[
     "auto", "coco", "voc", "yolo", "labelme", "flags", "dota", "cvat", "hub", "csv", "captions"

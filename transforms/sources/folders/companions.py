@@ -50,7 +50,7 @@ _MASKS = rf"({'|'.join(MASK_SUFFIXES)})\.[^./]*$|{FOLDERS_OF_MASKS}"
 _IN_FOLDERS = ""  # kind of masks that are in folders of their own
 _MOST_OF = 0.9  # least fraction of images with a file of the same name in a folder of masks
 _TABLES = ("csv", "jsonl", "parquet", "tsv")
-_METADATA = ("metadata.jsonl", "metadata.csv")  # of each folder, as on the Hugging Face hub
+METADATA = ("metadata.jsonl", "metadata.csv")  # of each folder, as on the Hugging Face hub
 _ANNOTATED = ("objects", "caption", "captions", "text")  # columns of boxes and captions
 _COLOURS = (frozenset("rgb"), frozenset(("red", "green", "blue")))
 _CORNERS = frozenset(("xmin", "ymin", "xmax", "ymax"))  # columns of a box
@@ -225,7 +225,7 @@ class CompanionFinder:
         first = tables[0]
         if "annotations" in self._kinds and first.annotates:
             in_folders = len(tables) > 1 and all(table.name == first.name for table in tables)
-            as_one = in_folders and (first.name in _METADATA or first.has_boxes)
+            as_one = in_folders and (first.name in METADATA or first.has_boxes)
             place = str(self._inputs.paths[0].path) if as_one else first.path
             return f"--annotations {shlex.quote(place)} reads boxes or captions from it"
         divided = file_split(first.name) is not None  # such as train.csv beside test.csv

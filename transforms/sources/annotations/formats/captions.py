@@ -40,7 +40,6 @@ from recordmill.transforms.sources.annotations.formats.annotation_files import f
 from recordmill.transforms.sources.annotations.formats.annotation_table import (
     AnnotationTable,
 )
-from recordmill.transforms.sources.annotations.formats.hub_metadata import METADATA
 from recordmill.transforms.sources.annotations.formats.named_images import (
     SPLIT,
     NamedImages,
@@ -49,6 +48,7 @@ from recordmill.transforms.sources.annotations.formats.named_images import (
 )
 from recordmill.transforms.sources.files.inputs import is_utf8
 from recordmill.transforms.sources.files.json_members import iter_items, iter_members
+from recordmill.transforms.sources.folders.companions import METADATA
 from recordmill.transforms.sources.row_formats.reading.json_documents import SPACE, refuse_document
 
 SCHEMA = pa.schema([SIDES_FIELD, CAPTIONS_FIELD])  # the sides of images are not known

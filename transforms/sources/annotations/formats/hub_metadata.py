@@ -40,10 +40,10 @@ from recordmill.transforms.sources.annotations.formats.annotation_files import (
 )
 from recordmill.transforms.sources.annotations.formats.annotation_table import AnnotationTable
 from recordmill.transforms.sources.annotations.formats.named_images import SPLIT, unread_splits
+from recordmill.transforms.sources.folders.companions import METADATA
 from recordmill.transforms.sources.row_formats.reading.json_documents import refuse_document
 
-NAME = "metadata.jsonl"
-METADATA = (NAME, "metadata.csv")  # in CSV, there are no lists of boxes
+NAME = METADATA[0]  # in CSV, there are no lists of boxes
 CATEGORIES = ("categories", "category", "labels", "label", "classes", "class")
 _KNOWN = frozenset(("bbox", "id", "area", *CATEGORIES))
 _CARD = "README.md"  # whose first lines are YAML between lines of dashes
