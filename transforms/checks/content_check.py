@@ -66,13 +66,17 @@ def hash_halves(
 def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Staging) -> BucketReport:
     """Report on the contents of a bucket, and write its leaks and conflicts into staging."""
     bucket, shards = bucket_halves
-    halves: dict[tuple[str, str], UInt64Array] = {}
     unread = []
+    pieces: dict[tuple[str, str], Piece] = {}
     for split, name, piece in shards:
         if piece == _UNREAD:
             unread.append((split, name))
         else:
-            halves[split, name] = np.frombuffer(spill.get_bytes(piece, staging), np.uint64)
+            pieces[split, name] = piece
+    contents = spill.get_all_bytes(pieces.values(), staging)
+    halves = {
+        one: np.frombuffer(data, np.uint64) for one, data in zip(pieces, contents, strict=True)
+    }
     places = [staging.place(name) for _, name in unread]
     indexes: dict[str, pa.Table] = {}
     for one, index in zip(unread, results_of_each(_read, places, at=staging.root), strict=True):

@@ -81,7 +81,7 @@ def find_duplicates(
     given, rows to drop have their distance or similarity to the one that stays.
     """
     number, pieces = bucket
-    found = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
+    found = batch.concat(spill.load_all(pieces, staging=staging))
     if number == limits.PARTITIONS:
         for part in found[_PART].to_pylist():
             yield json.loads(part)["name"], (True, part)

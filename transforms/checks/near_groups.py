@@ -97,7 +97,7 @@ def join_groups(
         for _, name, piece in members:
             yield name, (True, piece[0])
         return
-    groups = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == _GROUPS]
+    groups = spill.load_all((p for kind, _, p in members if kind == _GROUPS), staging=staging)
     if not groups:
         return
     ids = np.concatenate([np.asarray(rows[ID]) for rows in groups])
@@ -105,9 +105,9 @@ def join_groups(
     order = np.argsort(ids)
     ids, names = ids[order], names[order]
     counts = np.zeros(len(ids), np.int64)
-    rows_by_part = [
-        (name, spill.load(piece, staging=staging)) for kind, name, piece in members if kind == ROWS
-    ]
+    pieces = [(name, piece) for kind, name, piece in members if kind == ROWS]
+    loaded = spill.load_all((piece for _, piece in pieces), staging=staging)
+    rows_by_part = [(name, rows) for (name, _), rows in zip(pieces, loaded, strict=True)]
     for name, rows in rows_by_part:
         at = np.minimum(np.searchsorted(ids, np.asarray(rows[ID])), len(ids) - 1)
         there = np.flatnonzero(ids[at] == np.asarray(rows[ID]))
@@ -115,7 +115,7 @@ def join_groups(
             counts[at[there]] = 1  # ids are unique
             columns = {_ROW: np.asarray(rows[_ROW])[there], GROUP: names[at[there]]}
             yield name, (False, batch.to_bytes(pa.RecordBatch.from_pydict(columns)))
-    matches = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == MATCH]
+    matches = spill.load_all((p for kind, _, p in members if kind == MATCH), staging=staging)
     for sized in sizes_of(ids, names, counts, matches, staging=staging):
         yield TaggedOutput(_SIZES, sized)
     if matches:

@@ -51,11 +51,11 @@ def name_first(
 def write_lines(bucket: tuple[int, Iterable[Member]], *, staging: Staging) -> int:
     """Write the lines of a bucket, sorted, and return their number."""
     members = sorted(bucket[1])
-    found = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == MATCH]
+    found = spill.load_all((p for kind, _, p in members if kind == MATCH), staging=staging)
     if not found:
         return 0
     matches = batch.concat(found)
-    keyed = [spill.load(piece, staging=staging) for kind, _, piece in members if kind == ROWS]
+    keyed = spill.load_all((p for kind, _, p in members if kind == ROWS), staging=staging)
     second = _keys_of(np.asarray(matches[B]), keyed).to_pylist()
     [measure] = [name for name in matches.schema.names if name not in (B, _FIRST)]
     better = min if measure == DISTANCE else max
@@ -110,7 +110,7 @@ def sizes_of(
 
 def count_groups(bucket: tuple[int, Iterable[Piece]], *, staging: Staging) -> GroupCounts:
     """Return the numbers of the groups of a bucket, given their rows of `sizes_of`."""
-    rows = batch.concat([spill.load(piece, staging=staging) for piece in bucket[1]])
+    rows = batch.concat(spill.load_all(bucket[1], staging=staging))
     groups, at = np.unique(np.asarray(rows[GROUP]), return_inverse=True)
     sums = np.bincount(at, np.asarray(rows[_COUNT]), len(groups)).astype(np.int64)
     sums = sums[np.bincount(at, np.asarray(rows[_MATCHED]), len(groups)) > 0]

@@ -59,10 +59,11 @@ def join_candidates(
 ) -> Partition | list[tuple[str, bytes]]:
     """Return the rows of a partition; of the one that holds the parts, (name, JSON) of each."""
     number, candidates = partition
-    by_part = [(name, spill.get_bytes(piece, staging)) for name, piece in sorted(candidates)]
+    in_order = sorted(candidates)
+    names = [name for name, _ in in_order]
+    pieces = spill.get_all_bytes((piece for _, piece in in_order), staging)
     if number == limits.PARTITIONS:
-        return by_part
-    names, pieces = [name for name, _ in by_part], [data for _, data in by_part]
+        return [*zip(names, pieces, strict=True)]
     sizes = [len(data) // dtype.itemsize for data in pieces]
     rows = np.frombuffer(b"".join(pieces), dtype)
     return Partition(names, rows, np.repeat(np.arange(len(pieces)), sizes))

@@ -91,7 +91,7 @@ def matches_of_bucket(
 ) -> Iterator[tuple[int, Piece]]:
     """Yield (bucket of a, matches) for the records of a bucket of bands, or of contents."""
     number, pieces = bucket
-    rows = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
+    rows = batch.concat(spill.load_all(pieces, staging=staging))
     for found in (
         [_matches_of_contents(rows, bands)]
         if number >= limits.PARTITIONS

@@ -108,7 +108,7 @@ class _Learner:
 
     def select(self, bucket: tuple[int, Iterable[Piece]]) -> pa.RecordBatch:
         number, pieces = bucket
-        counts = [spill.load(piece, staging=self.staging) for piece in pieces]
+        counts = spill.load_all(pieces, staging=self.staging)
         if number == limits.PARTITIONS:
             return batch.concat(counts)
         return self.analysis.select(add_up(counts))

@@ -19,6 +19,8 @@ from recordmill import strict_json
 from recordmill.errors import DamageError
 from recordmill.job.staging import advice_on
 from recordmill.storage.files import Location, shown
+from recordmill.storage.read_ahead import InputRange, RangesAhead
+from recordmill.storage.storage_errors import raise_storage_errors
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.mapped_files import open_arrow, read_range
 
@@ -124,6 +126,19 @@ def piece_sum(piece: bytes | pa.Buffer) -> bytes:
     return xxhash.xxh3_64_digest(piece)
 
 
+def range_of_piece(place: Location, offset: int, length: int) -> InputRange:
+    """Return the range of a piece of a file in a store, with its checksum."""
+    return InputRange(str(place), None, offset, offset + length + PIECE_SUM)
+
+
+def _read_once(wanted: InputRange) -> bytes:
+    place = Location.parse(wanted.path)
+    return place.store.read_range(place.path, wanted.start, wanted.end - wanted.start)
+
+
+pieces_ahead = RangesAhead(_read_once)  # `read_piece` takes them
+
+
 def read_piece(place: Location, offset: int, length: int, *, mapped: bool = False) -> pa.Buffer:
     """Read a piece of a staged file, and compare it with the checksum that follows.
 
@@ -133,9 +148,18 @@ def read_piece(place: Location, offset: int, length: int, *, mapped: bool = Fals
       DamageError: the piece is damaged.
     """
 
+    is_first = not place.is_local
+
     def read() -> pa.Buffer:
+        nonlocal is_first
         size = length + PIECE_SUM
-        found = read_range(place, offset, size) if mapped else place.read_range(offset, size)
+        found: bytes | pa.Buffer | None = None
+        if is_first:
+            is_first = False
+            with raise_storage_errors("read", place):
+                found = pieces_ahead.take(range_of_piece(place, offset, length))
+        if found is None:
+            found = read_range(place, offset, size) if mapped else place.read_range(offset, size)
         both = pa.py_buffer(found)
         piece = both.slice(0, length)
         if both.slice(length).to_pybytes() != piece_sum(piece):

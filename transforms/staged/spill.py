@@ -8,18 +8,29 @@ Each piece in a file is followed by its checksum.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.job.staging import Staging
+from recordmill.storage.files import results_of_each
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.arrow_files import PIECE_SUM, piece_sum, read_piece
+from recordmill.transforms.staged.arrow_files import (
+    PIECE_SUM,
+    piece_sum,
+    pieces_ahead,
+    range_of_piece,
+    read_piece,
+)
+
+T = TypeVar("T")
 
 # (b"IPC stream", "", 0, 0) inline, (b"", file, offset, length) spilled. Beam's coder for tuples is
 # fast.
@@ -116,7 +127,41 @@ def get_bytes(piece: Piece, staging: Staging) -> bytes:
     return data or read_piece(staging.place(name), offset, length).to_pybytes()
 
 
+def get_all_bytes(pieces: Iterable[Piece], staging: Staging) -> list[bytes]:
+    """Return the bytes of pieces of `put_bytes`; those in a store are read in parallel."""
+    return _of_all(get_bytes, pieces, staging)
+
+
 def load(piece: Piece, *, staging: Staging) -> pa.RecordBatch:
     """Read the rows of a piece."""
     data, name, offset, length = piece
     return batch.from_bytes(data or read_piece(staging.place(name), offset, length))
+
+
+def load_all(pieces: Iterable[Piece], *, staging: Staging) -> list[pa.RecordBatch]:
+    """Read the rows of pieces; those in a store are read in parallel."""
+    return _of_all(load, pieces, staging)
+
+
+def _of_all(read: Callable[..., T], pieces: Iterable[Piece], staging: Staging) -> list[T]:
+    found = list(pieces)
+    call = functools.partial(read, staging=staging)
+    if sum(name != "" for _, name, _, _ in found) < 2:
+        return [*map(call, found)]
+    return [*results_of_each(call, found, at=staging.root)]
+
+
+def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterable[Sequence[Piece]]:
+    """Return groups of pieces; those in a store are read while earlier groups are processed.
+
+    Iterate over the result as over that of `input_files.read_ahead`.
+    """
+    if staging.root.is_local:
+        return groups
+    ranges = (
+        (index, range_of_piece(staging.place(name), offset, length))
+        for index, pieces in enumerate(groups)
+        for _, name, offset, length in pieces
+        if name
+    )
+    return pieces_ahead.of_items(groups, ranges)

@@ -189,7 +189,7 @@ def bucket_of(cell: int) -> int:
 
 def sort_cell(cell: int, pieces: Sequence[Piece], staging: Staging) -> StagedPart:
     """Write the rows of a cell, sorted by series, time and key."""
-    rows = batch.concat([spill.load(piece, staging=staging) for piece in pieces])
+    rows = batch.concat(spill.load_all(pieces, staging=staging))
     staging.place("cells").make_dirs()
     return write_part(ordered(rows), staging, f"cells/{cell:016x}.arrow")
 

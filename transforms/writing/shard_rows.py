@@ -113,7 +113,8 @@ class ShardRows:
             yield joined()
 
     def _sorted_blocks(self) -> Iterator[pa.RecordBatch]:
-        for _, pieces in sorted(self.blocks.items()):
+        blocks = [pieces for _, pieces in sorted(self.blocks.items())]
+        for pieces in spill.read_ahead(blocks, staging=self.staging):
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
             if batch.refers_to_files(rows):  # encoding takes so long that this costs nothing
@@ -128,7 +129,7 @@ def sort_block(pieces: Sequence[Piece], *, seed: int, staging: Staging) -> pa.Re
       RunError: two records have the same key. Their ranks are equal, so both are in this block.
     """
     # The pieces are not joined, so that the rows are in memory only once.
-    unordered = pa.Table.from_batches([spill.load(piece, staging=staging) for piece in pieces])
+    unordered = pa.Table.from_batches(spill.load_all(pieces, staging=staging))
     ranks = batch.order_ranks(unordered, seed=seed)
     order = batch.sort_order(ranks, unordered)
     if batch.HASH in unordered.schema.names:

@@ -1,6 +1,7 @@
 """Pieces, carried along or spilled."""
 
 import itertools
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
-from recordmill.transforms.staged import spill
+from recordmill.transforms.staged import arrow_files, spill
 from recordmill.transforms.staged.arrow_files import PIECE_SUM
 from recordmill.transforms.writing.shard_rows import sort_block
 
@@ -93,3 +94,54 @@ def test_pieces_of_many_files_are_one_shard(staging):
     again = sort_block(pieces[::-1], seed=0, staging=staging)
     assert sorted(rows["__key__"].to_pylist()) == ["0", "1", "2", "3", "4"]
     assert rows.to_pylist() == again.to_pylist()
+
+
+@pytest.fixture
+def stored(store) -> tuple[Staging, list[list[spill.Piece]]]:
+    """Pieces of three blocks in two files of a store."""
+    staging = Staging.of(Location.parse(store.uri("out")), "job")
+    blocks: list[list[spill.Piece]] = [[], [], []]
+    for file in range(2):
+        rows = table([(0, f"{file}-{i}", b"", None, "a") for i in range(30)])
+        for block, piece in spill.spill(rows, np.arange(30) % 3, staging):
+            blocks[block].append(piece)
+    store.requests.clear()
+    return staging, blocks
+
+
+def keys(rows: list[pa.RecordBatch]) -> list[list[str]]:
+    return [one["__key__"].to_pylist() for one in rows]
+
+
+def test_pieces_in_a_store_are_read_in_parallel(stored, monkeypatch):
+    staging, blocks = stored
+    together = threading.Barrier(2, timeout=30)
+    read = spill.read_piece
+
+    def read_together(*arguments):
+        together.wait()
+        return read(*arguments)
+
+    monkeypatch.setattr(spill, "read_piece", read_together)
+    loaded = spill.load_all(blocks[1], staging=staging)
+    assert keys(loaded) == [[f"{file}-{i}" for i in range(1, 30, 3)] for file in range(2)]
+
+
+def test_pieces_that_are_read_ahead_are_read_once(store, stored):
+    staging, blocks = stored
+    found = [
+        keys(spill.load_all(pieces, staging=staging))
+        for pieces in spill.read_ahead(blocks, staging=staging)
+    ]
+    assert found == [[[f"{f}-{i}" for i in range(b, 30, 3)] for f in range(2)] for b in range(3)]
+    assert [one.operation for one in store.requests] == ["GET"] * 6
+    assert arrow_files.pieces_ahead._begun == {}
+
+
+def test_a_damaged_piece_that_was_read_ahead_is_read_again(store, stored):
+    staging, blocks = stored
+    name = blocks[0][0][1]
+    store.faults[f"bucket/{staging.place(name).path}"] = ("flipped", 1)
+    for pieces in spill.read_ahead(blocks[:1], staging=staging):
+        assert len(spill.load_all(pieces, staging=staging)) == 2
+    assert len(store.requests) == 3
