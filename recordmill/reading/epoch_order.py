@@ -1,0 +1,257 @@
+"""The order of the records of an epoch: a function of the dataset, a seed and the epoch's number.
+
+Hosts, workers, batch sizes and frameworks have no part in it. Position p of an epoch is a record
+number, and is computed without the positions before it:
+
+- `stored`: the order of the files.
+- `windowed`: files are read in blocks of consecutive records. Blocks have another order in each
+  epoch; `lanes` of them at a time make a window, which is held in memory. The records of a block
+  are shuffled, and position p of a window is the next record of block p % lanes. So hosts that take
+  every n-th position read different blocks, if n divides the number of lanes. The records that
+  fill no window come last, shuffled over all of them.
+- `full`: a permutation of all records, which is computed record by record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+OrderName = Literal["stored", "windowed", "full"]
+
+ORDERS: tuple[OrderName, ...] = get_args(OrderName)
+LANES = (96, 48, 24, 12, 6, 3, 1)  # the first that a window has records for
+WINDOW_BYTES = 32 << 20
+WINDOW_RECORDS = 1 << 14
+
+# Domains of keys: one part of an order never repeats the numbers of another.
+SHORT_BLOCK, BLOCKS, RECORDS, ROUNDS = range(4)
+
+_ROUNDS = 8  # of the Feistel network
+_LEAST_BITS = 6  # of its domain: a smaller network has few permutations
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OrderLayout:
+    """The facts of a split that shape its orders.
+
+    shards: records of each shard, in order.
+    record_bytes: mean bytes of a record in the files.
+    seekable: False if shards can only be read from their start (gzip). Then shards take the place
+      of blocks, and a window is the next records of them.
+    salt: the digest of the dataset, so that datasets of one size have different orders.
+    """
+
+    shards: tuple[int, ...]
+    record_bytes: float
+    seekable: bool
+    salt: str
+
+    @functools.cached_property
+    def records(self) -> int:
+        """Number of records."""
+        return sum(self.shards)
+
+    @functools.cached_property
+    def starts(self) -> Numbers:
+        """Number of the first record of each shard, and of all records: int64[shards + 1]."""
+        return np.array([0, *itertools.accumulate(self.shards)], np.int64)
+
+    @functools.cached_property
+    def _window_records(self) -> int:
+        most = int(WINDOW_BYTES / max(self.record_bytes, 1))
+        return max(1, min(most, WINDOW_RECORDS))
+
+    @functools.cached_property
+    def lanes(self) -> int:
+        """Number of blocks in a window."""
+        if not self.seekable:
+            return 1
+        return next(lanes for lanes in LANES if lanes <= self._window_records)
+
+    @functools.cached_property
+    def block(self) -> int:
+        """Number of records in a block."""
+        return self._window_records // self.lanes
+
+    @property
+    def window(self) -> int:
+        """Number of positions whose records are read together."""
+        return self.lanes * self.block
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks that are full."""
+        return self.records // self.block
+
+    @property
+    def windows(self) -> int:
+        """Number of windows that are full."""
+        return self.records // self.window
+
+    @property
+    def short(self) -> int:
+        """Number of records in the block that is not full; it may have none."""
+        return self.records - self.blocks * self.block
+
+    def seed_key(self, seed: int) -> int:
+        """Return the key of a seed, from which `epoch_key` makes those of its epochs."""
+        digest = hashlib.sha256(f"{self.salt} {self.records} {seed}".encode()).digest()
+        return int.from_bytes(digest[:8], "little")
+
+
+def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit hash of each value, without collisions: the finalizer of SplitMix64.
+
+    Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014.
+    """
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def epoch_key(seed_key: int, epoch: int, domain: int) -> npt.NDArray[np.uint64]:
+    """Return the key of one domain of an epoch: uint64[1]."""
+    key = np.array([(seed_key + (epoch + 1) * _GOLDEN) & _MASK], np.uint64)
+    return mix(mix(key) + np.uint64(domain))
+
+
+def _hashes(key: npt.NDArray[np.uint64], numbers: Numbers) -> npt.NDArray[np.uint64]:
+    return mix(key ^ mix(numbers.astype(np.uint64)))
+
+
+def shuffle(key: npt.NDArray[np.uint64], numbers: Numbers) -> Numbers:
+    """Return the numbers of each row, sorted by their hashes: int64[..., n]."""
+    order = np.argsort(_hashes(key, numbers), axis=-1, kind="stable")
+    return np.take_along_axis(numbers, order, axis=-1)
+
+
+class StoredOrder:
+    """The order of the files, in every epoch."""
+
+    def __init__(self, layout: OrderLayout) -> None:
+        self.layout = layout
+
+    def record_numbers(self, positions: Numbers) -> Numbers:
+        """Return the record numbers at these positions."""
+        return positions
+
+
+class WindowedOrder:
+    """Blocks of files in another order, shuffled in windows."""
+
+    def __init__(self, layout: OrderLayout, *, seed: int, epoch: int) -> None:
+        self.layout = layout
+        self._key = functools.partial(epoch_key, layout.seed_key(seed), epoch)
+        self.window = functools.lru_cache(maxsize=4)(
+            self._window
+        )  # readers go from one to the next
+
+    def record_numbers(self, positions: Numbers) -> Numbers:
+        """Return the record numbers at these positions."""
+        found = np.empty(len(positions), np.int64)
+        windows, places = np.divmod(positions, self.layout.window)
+        for window in np.unique(windows).tolist():
+            chosen = windows == window
+            found[chosen] = self.window(window)[places[chosen]]
+        return found
+
+    def _window(self, number: int) -> Numbers:
+        """Return the record numbers of a window in their order; the last may be shorter."""
+        layout, key = self.layout, self._key(RECORDS)
+        first, stop = number * layout.window, min((number + 1) * layout.window, layout.records)
+        if not layout.seekable:
+            return shuffle(key, self._in_shard_order(np.arange(first, stop)))
+        starts = self._block_starts[number * layout.lanes : (number + 1) * layout.lanes]
+        rows = starts[:, None] + np.arange(layout.block)
+        if number < layout.windows:
+            return shuffle(key, rows).T.reshape(-1)
+        short = self._short_start + np.arange(layout.short)
+        return shuffle(key, np.concatenate([rows.reshape(-1), short]))
+
+    @functools.cached_property
+    def _short_start(self) -> int:
+        """First record of the short block, which lies at another place in each epoch."""
+        blocks_before = self._key(SHORT_BLOCK)[0] % np.uint64(self.layout.blocks + 1)
+        return int(blocks_before) * self.layout.block
+
+    @functools.cached_property
+    def _block_starts(self) -> Numbers:
+        """First records of the full blocks, in the order of the epoch."""
+        starts = shuffle(self._key(BLOCKS), np.arange(self.layout.blocks)) * self.layout.block
+        return np.where(starts < self._short_start, starts, starts + self.layout.short)
+
+    @functools.cached_property
+    def _shard_order(self) -> Numbers:
+        return shuffle(self._key(BLOCKS), np.arange(len(self.layout.shards)))
+
+    def _in_shard_order(self, places: Numbers) -> Numbers:
+        """Return the records at these places of the shards in the order of the epoch."""
+        starts = self.layout.starts
+        counts = np.diff(starts)[self._shard_order]
+        ends = np.cumsum(counts)
+        of = np.searchsorted(ends, places, side="right")
+        numbers: Numbers = places - (ends - counts)[of] + starts[self._shard_order[of]]
+        return numbers
+
+
+class FullOrder:
+    """A permutation of all records, computed by a Feistel network with cycle walking."""
+
+    def __init__(self, layout: OrderLayout, *, seed: int, epoch: int) -> None:
+        self.layout = layout
+        bits = max(_LEAST_BITS, (layout.records - 1).bit_length())
+        self._half = np.uint64(-(-bits // 2))
+        key = layout.seed_key(seed)
+        self._keys = [epoch_key(key, epoch, ROUNDS + number) for number in range(_ROUNDS)]
+
+    def record_numbers(self, positions: Numbers) -> Numbers:
+        """Return the record numbers at these positions."""
+        found = self._permuted(positions.astype(np.uint64))
+        while (outside := found >= np.uint64(self.layout.records)).any():
+            found[outside] = self._permuted(found[outside])
+        return found.astype(np.int64)
+
+    def _permuted(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Permute the numbers of the network's domain."""
+        mask = (np.uint64(1) << self._half) - np.uint64(1)
+        left, right = values >> self._half, values & mask
+        for key in self._keys:
+            left, right = right, left ^ (mix(key ^ right) & mask)
+        return (left << self._half) | right
+
+
+EpochOrder = StoredOrder | WindowedOrder | FullOrder
+
+
+def epoch_order(name: OrderName, layout: OrderLayout, *, seed: int, epoch: int) -> EpochOrder:
+    """Return the order of an epoch."""
+    if name == "windowed":
+        return WindowedOrder(layout, seed=seed, epoch=epoch)
+    if name == "full":
+        return FullOrder(layout, seed=seed, epoch=epoch)
+    return StoredOrder(layout)
+
+
+def host_positions(records: int, *, consumed: int, hosts: int, host: int) -> range:
+    """Return the positions of one host: every n-th of those that follow the consumed ones.
+
+    Of `hosts * n` consecutive positions each host has n, wherever an epoch is continued.
+    """
+    return range(consumed + (host - consumed) % hosts, records, hosts)
+
+
+def worker_batches(positions: range, *, batch: int, workers: int, worker: int) -> list[range]:
+    """Return the batches of one worker of a host, whose workers take turns: ranges of positions."""
+    first = range(worker * batch, len(positions), workers * batch)
+    return [positions[at : at + batch] for at in first]
