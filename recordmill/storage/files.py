@@ -391,11 +391,13 @@ def for_each(call: Callable[[T], object], items: Iterable[T], *, at: Location) -
         pass
 
 
-def results_of_each(call: Callable[[T], R], items: Iterable[T], *, at: Location) -> Iterator[R]:
+def results_of_each(
+    call: Callable[[T], R], items: Iterable[T], *, at: Location, most: int = _SIDE_BY_SIDE
+) -> Iterator[R]:
     """Yield the result of a call for each item, in order; in a store calls run in parallel.
 
-    At most 16 results are in memory, one for local files. at: any place on the filesystem of the
-    items.
+    at: any place on the filesystem of the items. most: results that are in memory, one for local
+    files.
 
     Raises the error of the first call that fails, once the calls that have begun end.
     """
@@ -403,10 +405,8 @@ def results_of_each(call: Callable[[T], R], items: Iterable[T], *, at: Location)
         yield from map(call, items)
         return
     left = iter(items)
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        begun = collections.deque(
-            pool.submit(call, item) for item in itertools.islice(left, _SIDE_BY_SIDE)
-        )
+    with ThreadPoolExecutor(most) as pool:
+        begun = collections.deque(pool.submit(call, item) for item in itertools.islice(left, most))
         try:
             while begun:
                 yield begun.popleft().result()

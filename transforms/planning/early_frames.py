@@ -24,7 +24,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Artifact
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.model.splits import SplitByKey
-from recordmill.transforms.planning.sample_rows import fetch_sample, sample_size
+from recordmill.transforms.planning.sample_rows import fetch_samples, sample_size
 from recordmill.transforms.planning.sampled_frames import keeps_frames
 from recordmill.transforms.planning.survey import Survey
 from recordmill.transforms.reuse.row_recipes import RowRecipes, can_have_recipes, row_recipes
@@ -77,7 +77,7 @@ def _encode_rows(
         following = sample.slice(size, rows_left)
         if stop.exists() or not len(following):
             continue
-        rows = fetch_sample(following, split, run.staging)
+        rows = fetch_samples({split: following}, run.staging)[split]
         rows_left -= len(rows)
         recipes = row_recipes(
             rows, encoder=run.encoder, context=context, fingerprint=run.fingerprint

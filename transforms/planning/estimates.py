@@ -23,7 +23,7 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.planning.early_frames import stop_early_frames, take_early_frames
-from recordmill.transforms.planning.sample_rows import fetch_sample, sample_size
+from recordmill.transforms.planning.sample_rows import fetch_samples, sample_size
 from recordmill.transforms.planning.sampled_frames import SampledFrames, forget_frames, keeps_frames
 from recordmill.transforms.reuse.row_recipes import RowRecipes, can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import (
@@ -82,9 +82,8 @@ def measure(
     started = time.perf_counter()
     tasks = {}
     sizes = {}
-    for name, sample in samples.items():
-        some = sample.slice(0, sample_size(records[name]))
-        rows = fetch_sample(some, name, staging, unite=run.layout is None)
+    chosen = {name: sample.slice(0, sample_size(records[name])) for name, sample in samples.items()}
+    for name, rows in fetch_samples(chosen, staging, unite=run.layout is None).items():
         recipes = None
         if run.reuse is not None or keeps_frames(run):
             recipes = row_recipes(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.job.staging import Staging
+from recordmill.storage.files import results_of_each
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged.parts import (
     read_columns,
@@ -14,6 +18,8 @@ from recordmill.transforms.staged.parts import (
     with_columns,
     with_staged_paths,
 )
+
+_PARTS = 4  # read at the same time from a store
 
 
 def sample_size(records: int) -> int:
@@ -29,27 +35,50 @@ def _with_names(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def fetch_sample(
-    sample: pa.RecordBatch, split: str, staging: Staging, *, unite: bool = False
-) -> pa.RecordBatch:
-    """Read the rows of a sample, in its order and in the form in which encoders get them.
+def fetch_samples(
+    samples: Mapping[str, pa.RecordBatch], staging: Staging, *, unite: bool = False
+) -> dict[str, pa.RecordBatch]:
+    """Read the rows of samples, in their order and in the form in which encoders get them.
 
-    sample: as in `Survey`, not empty. unite: whether columns of batches may differ.
+    Each part is read once.
+
+    samples: {split: its sample as in `Survey`, not empty}. unite: whether columns of batches may
+    differ.
     """
     columns = read_columns(staging) if unite else None
-    names = sample["part"].to_pylist()
-    at = np.asarray(sample["row"])
-    batches = []
-    positions: list[int] = []
-    for name in sorted(set(names)):
-        chosen = [i for i, other in enumerate(names) if other == name]
-        rows = read_part(name, staging=staging, keys=False).take(pa.array(at[chosen]))
+    places = {
+        split: (np.asarray(sample["part"].to_pylist()), np.asarray(sample["row"]))
+        for split, sample in samples.items()
+    }
+
+    def read(name: str) -> dict[str, pa.RecordBatch]:
+        rows = read_part(name, staging=staging, keys=False)
+        chosen = {split: at[names == name] for split, (names, at) in places.items()}
+        taken = {split: rows.take(pa.array(at)) for split, at in chosen.items() if len(at)}
         if columns is not None:
-            rows = with_columns(rows, columns)
-        batches.append(_with_names(with_all_keys(rows)))
-        positions += chosen
-    joined = batch.concat(batches).take(pa.array(np.argsort(positions)))
+            taken = {split: with_columns(some, columns) for split, some in taken.items()}
+        return {split: _with_names(with_all_keys(some)) for split, some in taken.items()}
+
+    found: dict[str, list[pa.RecordBatch]] = {split: [] for split in samples}
+    in_order = sorted(set().union(*(names.tolist() for names, _ in places.values())))
+    for taken in results_of_each(read, in_order, at=staging.root, most=_PARTS):
+        for split, rows in taken.items():
+            found[split].append(rows)
+    return {
+        split: with_staged_paths(_in_order(split, found[split], names), staging)
+        for split, (names, _) in places.items()
+    }
+
+
+def _in_order(
+    split: str, batches: list[pa.RecordBatch], names: npt.NDArray[np.str_]
+) -> pa.RecordBatch:
+    """Return the rows of a sample, given those of each part, in the order of the parts.
+
+    names: of the part of each row.
+    """
+    order = np.argsort(np.argsort(names, kind="stable"))
+    joined = batch.concat(batches).take(pa.array(order))
     count = len(joined)
     joined = batch.set_column(joined, batch.SPLIT, pa.repeat(split, count))
-    joined = batch.set_column(joined, batch.COPY, pa.array(np.zeros(count, np.int32)))
-    return with_staged_paths(joined, staging)
+    return batch.set_column(joined, batch.COPY, pa.array(np.zeros(count, np.int32)))

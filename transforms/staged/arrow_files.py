@@ -1,24 +1,27 @@
 """Arrow files and pieces in staging, which are checked when they are read.
 
 A store can return other bytes than it holds, and hold other bytes than were written. So Arrow files
-in a store have a checksum of each column in the metadata of their schema, and each piece of another
+in a store have a header with the range and the checksum of each column, and each piece of another
 file is followed by its checksum. Content that does not match is read again before it counts as
 damaged. Local files are validated by their structure: a later run compares their checksums.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Collection
+import mmap
+import operator
+import struct
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import xxhash
 
-from recordmill import strict_json
 from recordmill.errors import DamageError
-from recordmill.job.staging import advice_on
-from recordmill.storage.files import Location, shown
+from recordmill.job.staging import advice_on, to_json
+from recordmill.storage.files import Location, results_of_each, shown
 from recordmill.storage.read_ahead import InputRange, RangesAhead
 from recordmill.storage.storage_errors import raise_storage_errors
 from recordmill.transforms.model import batch
@@ -27,10 +30,14 @@ from recordmill.transforms.staged.mapped_files import open_arrow, read_range
 T = TypeVar("T")
 
 PIECE_SUM = 8  # bytes of the checksum that follows a piece
-_SUMS = b"recordmill.checksums"  # {column: xxh3_64 in hex}, in the metadata of a schema
+_LENGTH = struct.Struct("<Q")  # of the header, before it
+_ALIGNED = 64  # bytes; the Arrow file behind the header starts at a multiple
+_FIRST = 1 << 19  # bytes that are read first: most files are smaller
+_READ = 2 << 20  # bytes of a further read
+_GAP = 1 << 16  # bytes between ranges that are read together
 _ATTEMPTS = 3  # of reads from a store
 # Errors of pyarrow and Python for damaged bytes. Errors of storage are none of these.
-_DAMAGE = (pa.ArrowException, OSError, ValueError)
+_DAMAGE = (pa.ArrowException, OSError, ValueError, struct.error)
 
 
 def read_checked(place: Location, read: Callable[[], T]) -> T:
@@ -55,14 +62,9 @@ def read_checked(place: Location, read: Callable[[], T]) -> T:
 
 
 def arrow_file(rows: pa.RecordBatch, place: Location) -> pa.Buffer:
-    """Return rows as an Arrow file for a place in staging."""
+    """Return rows as a file for a place in staging: an Arrow file, in a store behind a header."""
     data = batch.to_buffer(rows, pa.ipc.new_file)
-    if place.is_local:
-        return data
-    rows = pa.ipc.open_file(data).get_batch(0)  # with the buffers that a reader will have
-    sums = strict_json.to_text({name: _sum(rows, name) for name in rows.schema.names})
-    metadata = {**(rows.schema.metadata or {}), _SUMS: sums}
-    return batch.to_buffer(rows.replace_schema_metadata(metadata), pa.ipc.new_file)
+    return data if place.is_local else pa.py_buffer(_header_of(data) + data.to_pybytes())
 
 
 def read_arrow(place: Location, columns: Collection[str] | None = None) -> pa.RecordBatch:
@@ -73,18 +75,20 @@ def read_arrow(place: Location, columns: Collection[str] | None = None) -> pa.Re
     Raises:
       DamageError: the file is damaged.
     """
-    return read_checked(place, lambda: _read(place, columns))
+    if place.is_local:
+        return read_checked(place, lambda: _rows(open_arrow(place), columns))
+    attempts = itertools.count()
+    return read_checked(place, lambda: _rows(_stored(place, columns, next(attempts)), columns))
 
 
-def _read(place: Location, columns: Collection[str] | None) -> pa.RecordBatch:
-    source = open_arrow(place)
+def _rows(source: Any, columns: Collection[str] | None) -> pa.RecordBatch:
     try:
         reader = pa.ipc.open_file(source)
     except pa.ArrowInvalid as error:
         raise ValueError("it is not an Arrow file") from error
-    schema = reader.schema
     wanted = None
     if columns is not None:
+        schema = reader.schema
         wanted = [name for name in schema.names if name in columns]
         if not isinstance(source, pa.MemoryMappedFile):  # some columns of which are copied
             fields = [schema.get_field_index(name) for name in wanted]
@@ -93,32 +97,90 @@ def _read(place: Location, columns: Collection[str] | None) -> pa.RecordBatch:
     if wanted is not None:
         rows = rows.select(wanted)
     rows.validate()
-    if place.is_local:
-        return rows
-    metadata = dict(schema.metadata or {})
-    sums = json.loads(metadata.pop(_SUMS, b"{}"))
-    if {*sums} != {*schema.names}:
-        raise ValueError("it has other columns than were written")
-    for name in rows.schema.names:
-        if _sum(rows, name) != sums[name]:
-            raise ValueError(f"the checksum of its column {name!r} does not match")
-    return rows.replace_schema_metadata(metadata or None)
+    return rows
 
 
-def _sum(rows: pa.RecordBatch, name: str) -> str:
-    """Return a checksum of a column as it is in the file."""
-    found = xxhash.xxh3_64()
-    field, column = rows.schema.field(name), rows[name]
-    found.update(f"{field} {len(column)}".encode())
-    _add(found, column)
-    return found.hexdigest()
+def _header_of(data: pa.Buffer) -> bytes:
+    """Return the header of an Arrow file in a store: its size, and (start, end, sum) of parts.
+
+    These are {column: range of its values}, and the other ranges, which hold schema, dictionaries
+    and the like.
+    """
+    rows = pa.ipc.open_file(data).get_batch(0)
+    ranges = {name: _range_of(rows[name], data) for name in rows.schema.names}
+    columns = {name: (*one, _sum(data, *one)) for name, one in ranges.items()}
+    edges = [0, *itertools.chain.from_iterable(sorted(ranges.values())), data.size]
+    gaps = zip(edges[::2], edges[1::2], strict=True)
+    others = [(*gap, _sum(data, *gap)) for gap in gaps if gap[0] < gap[1]]
+    text = to_json({"size": data.size, "columns": columns, "others": others})
+    header = _LENGTH.pack(len(text)) + text + piece_sum(text)
+    return header + bytes(-len(header) % _ALIGNED)
 
 
-def _add(found: Any, column: pa.Array) -> None:
-    for buffer in column.buffers():
-        found.update(b"-" if buffer is None else buffer)
-    if pa.types.is_dictionary(column.type):
-        _add(found, column.dictionary)
+def _range_of(column: pa.Array, data: pa.Buffer) -> tuple[int, int]:
+    """Return the range of the values of a column, without its dictionary; (0, 0) if it has none."""
+    buffers = [one for one in column.buffers() if one is not None and one.size]
+    if not buffers:
+        return 0, 0
+    starts = [one.address - data.address for one in buffers]
+    return min(starts), max(map(operator.add, starts, (one.size for one in buffers)))
+
+
+def _sum(data: pa.Buffer, start: int, end: int) -> str:
+    return xxhash.xxh3_64_hexdigest(data.slice(start, end - start))
+
+
+def _stored(place: Location, columns: Collection[str] | None, attempt: int) -> pa.BufferReader:
+    """Return an Arrow file of a store, in which only the ranges of some columns are filled."""
+    first = _read_or_take(place, 0, _FIRST, attempt)
+    (length,) = _LENGTH.unpack_from(first)
+    end = _LENGTH.size + length
+    if len(first) == _FIRST < end + PIECE_SUM:
+        first += place.read_range(_FIRST, end + PIECE_SUM - _FIRST)
+    text = first[_LENGTH.size : end]
+    if len(text) < length or first[end : end + PIECE_SUM] != piece_sum(text):
+        raise ValueError("the checksum of its header does not match")
+    header = json.loads(text)
+    begin = end + PIECE_SUM + -(end + PIECE_SUM) % _ALIGNED
+    parts = header["others"] + [
+        part for name, part in header["columns"].items() if columns is None or name in columns
+    ]
+    data = _filled(place, first[begin:], begin, header["size"], sorted(parts))
+    for start, end, expected in parts:
+        if _sum(data, start, end) != expected:
+            raise ValueError(f"the checksum of its bytes {start:,} to {end:,} does not match")
+    return pa.BufferReader(data)
+
+
+def _filled(
+    place: Location, first: bytes, begin: int, size: int, parts: Sequence[tuple[int, int, str]]
+) -> pa.Buffer:
+    """Return the `size` bytes of a file from `begin` on, of which only some parts are filled.
+
+    first: the first of them, already read. The rest is read in parallel.
+    """
+    if len(first) >= size:
+        return pa.py_buffer(first).slice(0, size)
+    # Pages that are not filled take no memory.
+    data = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    data[: len(first)] = first
+    ranges: list[tuple[int, int]] = []
+    for start, end, _ in parts:
+        start = max(start, len(first))
+        if start >= end:
+            continue
+        if ranges and start - ranges[-1][1] <= _GAP:
+            start = ranges.pop()[0]
+        ranges += [(at, min(at + _READ, end)) for at in range(start, end, _READ)]
+
+    def read(one: tuple[int, int]) -> bytes:
+        return place.read_range(begin + one[0], one[1] - one[0])
+
+    for (start, end), some in zip(ranges, results_of_each(read, ranges, at=place), strict=True):
+        if len(some) != end - start:
+            raise ValueError("it ends early")
+        data[start:end] = some
+    return pa.py_buffer(data)
 
 
 def piece_sum(piece: bytes | pa.Buffer) -> bytes:
@@ -136,7 +198,17 @@ def _read_once(wanted: InputRange) -> bytes:
     return place.store.read_range(place.path, wanted.start, wanted.end - wanted.start)
 
 
-pieces_ahead = RangesAhead(_read_once)  # `read_piece` takes them
+staged_ahead = RangesAhead(_read_once)
+
+
+def _read_or_take(place: Location, offset: int, length: int, attempt: int) -> bytes:
+    """Return a range of a staged file; the first attempt takes it if it was read ahead."""
+    if not place.is_local and not attempt:
+        with raise_storage_errors("read", place):
+            found = staged_ahead.take(InputRange(str(place), None, offset, offset + length))
+        if found is not None:
+            return found
+    return place.read_range(offset, length)
 
 
 def read_piece(place: Location, offset: int, length: int, *, mapped: bool = False) -> pa.Buffer:
@@ -148,19 +220,14 @@ def read_piece(place: Location, offset: int, length: int, *, mapped: bool = Fals
       DamageError: the piece is damaged.
     """
 
-    is_first = not place.is_local
+    attempts = itertools.count()
+    size = length + PIECE_SUM
 
     def read() -> pa.Buffer:
-        nonlocal is_first
-        size = length + PIECE_SUM
-        found: bytes | pa.Buffer | None = None
-        if is_first:
-            is_first = False
-            with raise_storage_errors("read", place):
-                found = pieces_ahead.take(range_of_piece(place, offset, length))
-        if found is None:
-            found = read_range(place, offset, size) if mapped else place.read_range(offset, size)
-        both = pa.py_buffer(found)
+        if mapped and place.is_local:
+            both = read_range(place, offset, size)
+        else:
+            both = pa.py_buffer(_read_or_take(place, offset, size, next(attempts)))
         piece = both.slice(0, length)
         if both.slice(length).to_pybytes() != piece_sum(piece):
             raise ValueError(f"the checksum of the {length:,} bytes from {offset:,} does not match")

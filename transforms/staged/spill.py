@@ -25,9 +25,9 @@ from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged.arrow_files import (
     PIECE_SUM,
     piece_sum,
-    pieces_ahead,
     range_of_piece,
     read_piece,
+    staged_ahead,
 )
 
 T = TypeVar("T")
@@ -164,4 +164,4 @@ def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterab
         for _, name, offset, length in pieces
         if name
     )
-    return pieces_ahead.of_items(groups, ranges)
+    return staged_ahead.of_items(groups, ranges)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.errors import DamageError
@@ -46,6 +46,14 @@ def place(tmp_path_factory):
     return Stored(**{field.name: getattr(local, field.name) for field in dataclasses.fields(local)})
 
 
+@pytest.fixture(params=[(1 << 19, 1 << 16, 2 << 20), (600, 0, 100), (16, 64, 1000)])
+def sizes(request, monkeypatch):
+    """Sizes of reads: all of the file is in the first, or the rest is read in several."""
+    for name, size in zip(("_FIRST", "_GAP", "_READ"), request.param, strict=True):
+        monkeypatch.setattr(arrow_files, name, size)
+
+
+@pytest.mark.usefixtures("sizes")
 @pytest.mark.parametrize("columns", [None, ("key",), ("split", "number", "other"), ("none",)])
 def test_rows_are_read_as_they_were_written(place, columns):
     with open(place.path, "wb") as file:
@@ -55,6 +63,8 @@ def test_rows_are_read_as_they_were_written(place, columns):
     assert found.equals(ROWS.select(names), check_metadata=True)
 
 
+@pytest.mark.usefixtures("sizes")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_every_flipped_bit_is_found_or_changes_nothing(place, data):
     content = bytearray(arrow_file(ROWS, place))
@@ -94,17 +104,33 @@ def test_a_read_that_fails_once_is_repeated(place, monkeypatch):
     with open(place.path, "wb") as file:
         file.write(arrow_file(ROWS, place))
     reads = []
-    original = arrow_files.open_arrow
+    original = arrow_files._read_or_take
 
-    def damaged_once(where):
-        reads.append(where)
-        if len(reads) > 1:
-            return original(where)
-        return pa.BufferReader(bytes(original(where).read())[:-9])
+    def damaged_once(*arguments):
+        reads.append(arguments)
+        data = original(*arguments)
+        return data if len(reads) > 1 else bytes(9) + data[9:]
 
-    monkeypatch.setattr(arrow_files, "open_arrow", damaged_once)
+    monkeypatch.setattr(arrow_files, "_read_or_take", damaged_once)
     assert read_arrow(place).equals(ROWS)
     assert len(reads) == 2
+
+
+def test_of_a_large_file_only_the_wanted_columns_are_read(store, monkeypatch):
+    monkeypatch.setattr(arrow_files, "_FIRST", 1 << 12)
+    monkeypatch.setattr(arrow_files, "_GAP", 0)
+    count = 1 << 15
+    rows = pa.RecordBatch.from_pydict(
+        {name: np.arange(count) + at for at, name in enumerate("abcd")}
+        | {"e": pa.array(["x", "y"] * (count // 2)).dictionary_encode()}
+    )
+    place = Location.parse(store.uri("out/.recordmill/job/part.arrow"))
+    place.write_bytes(arrow_file(rows, place))
+    store.requests.clear()
+    assert read_arrow(place, ("b", "e")).equals(rows.select(["b", "e"]))
+    read = sum(one.sent for one in store.requests)
+    assert count * (8 + 4) <= read < count * (8 + 4) + (1 << 14)
+    assert read_arrow(place).equals(rows)
 
 
 @given(st.integers(0, 10**9), st.booleans())
