@@ -65,7 +65,7 @@ def lost_bytes(output: pathlib.Path) -> int:
     """Return the bytes of drafts that the next run encodes again."""
     lost = 0
     for place in output.glob(f"{FOLDER}/*/{DRAFTS}/*.tmp"):
-        kept = sum(len(chunk.data) for _, chunk in read_chunks(Location.parse(str(place))))
+        kept = sum(len(one.encoded.data) for one in read_chunks(Location.parse(str(place))))
         lost += place.stat().st_size - kept
     return lost
 

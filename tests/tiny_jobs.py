@@ -1,10 +1,12 @@
 """Jobs on the tiny kind, from their options to the files they leave."""
 
+import dataclasses
 import pathlib
 from typing import Any
 
 from recordmill.pipelines.jobs.job import Job
 from recordmill.pipelines.jobs.job_outcome import JobOutcome
+from recordmill.pipelines.jobs.road import Road
 from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.runners import direct
 from recordmill.transforms.model.data_type import Analysis, Chunker, DataType, Duplicates
@@ -41,12 +43,15 @@ def tiny_job(
     return Job(config, kind)
 
 
-def run(job: Job, *, workers: int = 1) -> JobOutcome:
-    """Run a job as a command does."""
-    return job.run(
-        lambda road: direct.run(road.build, workers=workers, checks=False),
-        on_listed=lambda rows: None,
-    )
+def run(job: Job, *, workers: int = 1, several_machines: bool = False) -> JobOutcome:
+    """Run a job as a command does. several_machines: write as on a cluster."""
+
+    def run_road(road: Road) -> None:
+        spec = dataclasses.replace(road.run, several_machines=several_machines)
+        build = dataclasses.replace(road, run=spec).build
+        direct.run(build, workers=workers, checks=False)
+
+    return job.run(run_road, on_listed=lambda rows: None)
 
 
 def tree(folder: pathlib.Path) -> dict[str, bytes]:

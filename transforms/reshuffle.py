@@ -71,7 +71,5 @@ class Reshuffle(OrderedStep):
                 AsSingleton(planned.plan),
             ).with_output_types(tuple[ShardId, BlockPiece])
             | "GroupByShard" >> beam.GroupByKey()
-            # A few keys are distributed unevenly over the workers; reshuffled elements are not.
-            | "Spread" >> beam.Reshuffle()
         )
         return ShuffledShards(shards, planned.plan, planned.run)

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSideInput, AsSingleton
+from apache_beam.pvalue import AsList, AsSideInput, AsSingleton
 
 from recordmill.errors import ConfigError
-from recordmill.job.staging import ShardInfo
 from recordmill.option_checks import check_option, options_of, unknown_option
 from recordmill.transforms.analyze import Analyze
 from recordmill.transforms.assign_splits import AssignSplits
 from recordmill.transforms.check import Check
 from recordmill.transforms.encoders.tables import TableEncoder
+from recordmill.transforms.model import limits
 from recordmill.transforms.model.data_type import Encoder, RepeatedCheck, check_of
 from recordmill.transforms.model.run_spec import Compression, RunSpec
 from recordmill.transforms.model.window_options import WindowOptions
@@ -25,7 +25,16 @@ from recordmill.transforms.rebalance import Rebalance
 from recordmill.transforms.reshuffle import Reshuffle, ShuffledShards
 from recordmill.transforms.staged.records import RecordValues, ValueOptions, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
-from recordmill.transforms.writing.shard_writer import ShardWriter, WriteShard
+from recordmill.transforms.writing.segments import ShardWork
+from recordmill.transforms.writing.shard_writer import ShardWriter
+from recordmill.transforms.writing.write_stages import (
+    DivideShards,
+    Encoded,
+    EncodeSegments,
+    JoinSegments,
+    WriteShard,
+    Written,
+)
 
 # Spellings of compression in Beam, `beam.io.filesystem.CompressionTypes`.
 _COMPRESSION: Mapping[str, Compression | None] = {
@@ -220,7 +229,35 @@ class WriteToTFRecord(OrderedStep):
             fingerprint=run.fingerprint,
             reuse=run.reuse,
         )
-        written = shards.pieces | "WriteShard" >> beam.ParDo(
-            WriteShard(writer, only=self._only), AsSingleton(shards.plan)
-        ).with_output_types(tuple[ShardInfo, int])
+        plan = AsSingleton(shards.plan)
+        if not run.several_machines:
+            # A few keys are distributed unevenly over the workers; reshuffled elements are not.
+            written = (
+                shards.pieces
+                | "Spread" >> beam.Reshuffle()
+                | "WriteShard"
+                >> beam.ParDo(WriteShard(writer, only=self._only), plan).with_output_types(Written)
+            )
+            return WrittenShards(written, shards.plan, run)
+        work = shards.pieces | "Divide" >> beam.ParDo(
+            DivideShards(writer, only=self._only), plan
+        ).with_output_types(ShardWork)
+        encoded = (
+            shards.pieces.pipeline
+            | "Impulse" >> beam.Impulse()
+            | "Workers" >> beam.FlatMap(_worker_numbers)
+            | "SpreadWorkers" >> beam.Reshuffle()
+            | "EncodeSegments"
+            >> beam.ParDo(EncodeSegments(writer), AsList(work), plan).with_output_types(Encoded)
+        )
+        written = (
+            work
+            | "Spread" >> beam.Reshuffle()
+            | "JoinSegments"
+            >> beam.ParDo(JoinSegments(writer), AsList(encoded), plan).with_output_types(Written)
+        )
         return WrittenShards(written, shards.plan, run)
+
+
+def _worker_numbers(_: bytes) -> range:
+    return range(limits.SEGMENT_WORKERS)

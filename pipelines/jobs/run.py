@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import time
@@ -90,9 +91,10 @@ def run(
             return
         if not config.quiet and (note := on_flink.note()) is not None:
             print(f"{prog}: note: {note}", file=sys.stderr)
+        spec = dataclasses.replace(road.run, several_machines=bool(on_flink.url))
         with _recorded(job, on_flink) as record:
             on_flink.run(
-                road.build,
+                dataclasses.replace(road, run=spec).build,
                 on_submit=record,
                 check=(shared_places.find_unreachable, _shared_places(job)),
             )

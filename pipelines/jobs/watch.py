@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from recordmill.job.staging import (
     ShardInfo,
     Staging,
     draft_key,
-    drafted_bytes,
+    drafted,
 )
 from recordmill.runners.progress import Snapshot, duration
 from recordmill.storage.files import DirectoryEntry, shown
@@ -166,16 +167,9 @@ class JobProgress:
                 self._requests += 0 if self._is_local else _READ
                 if found is not None:
                     self._infos[name] = found
-        finished = {*map(draft_key, self._infos)}
-        sizes: dict[str, int] = {}
-        for entry in self._list(DRAFTS):
-            begun_bytes = drafted_bytes(entry)
-            shard = entry.name.partition("-")[0]
-            if begun_bytes is not None and shard not in finished:
-                # A shard may also have a draft of an earlier attempt.
-                sizes[shard] = max(sizes.get(shard, 0), begun_bytes)
+        begun = self._begun_bytes()
         shards = sum(split["shards"] for split in splits)
-        begun = sum(sizes.values()) + int(unread * size * total / max(shards, 1))
+        begun += int(unread * size * total / max(shards, 1))
         records = sum(found.shard.records for found in self._infos.values())
         if size:
             records += int(begun / size)
@@ -189,3 +183,20 @@ class JobProgress:
             rejects=int(plan["rejected"])  # type: ignore[call-overload]
             + sum(found.rejected for found in self._infos.values()),
         )
+
+    def _begun_bytes(self) -> int:
+        """Return the bytes of the shards that are not finished."""
+        finished = {*map(draft_key, self._infos)}
+        # A shard, or a segment of it, may also have a draft of an earlier attempt.
+        sizes: dict[tuple[str, str], int] = {}
+        for entry in self._list(DRAFTS):
+            draft = drafted(entry)
+            if draft is not None and draft.shard not in finished:
+                part = draft.shard, draft.start
+                sizes[part] = max(sizes.get(part, 0), draft.bytes)
+        whole: Counter[str] = Counter()
+        segments: Counter[str] = Counter()
+        for (shard, start), size in sizes.items():
+            (segments if start else whole)[shard] += size
+        # Segments are joined into a draft of the shard: | takes the larger number.
+        return (whole | segments).total()

@@ -22,6 +22,8 @@ spill/                                           pieces of the shuffle, sorted r
 drafts/SHARD-CONTEXT-ANYNAME.tmp  .journal       shards that are being written
 drafts/SHARD-CONTEXT-ANYNAME.index  .recipes     their indexes and the recipes of their records
 drafts/SHARD-CONTEXT-ANYNAME.BYTES.begun         in stores: the bytes that were written so far
+drafts/SHARD-CONTEXT-FROM-TO-ANYNAME.segment     encoded chunks of shards that several workers write
+claims/ANYNAME-FROM                              the segments that workers have begun
 recipes/FILE.arrow                              recipes of its records
 reuse/NAME.keys  .places  .facts  .json          places of frames in earlier datasets
 reuse/NAME.files  .sources                       the same for sources
@@ -44,7 +46,7 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import xxhash
 
@@ -70,6 +72,7 @@ from recordmill.storage.files import DirectoryEntry, Location, shown
 FOLDER = ".recordmill"
 INTENT = "intent.json"
 DRAFTS = "drafts"
+CLAIMS = "claims"
 REUSE = "reuse"
 STAGED = "staged.json"
 _READS_AGAIN = 2
@@ -321,12 +324,28 @@ def begun_name(draft: str, size: int) -> str:
     return f"{draft.removesuffix('.tmp')}.{size}.begun"
 
 
-def drafted_bytes(entry: DirectoryEntry) -> int | None:
-    """Return the bytes of a draft, by its file or its mark; None for other files beside it."""
+def segment_prefix(shard: str, context: bytes, start: int, stop: int) -> str:
+    """Return the beginning of the names of the files of a segment. shard: its file name."""
+    return f"{draft_key(shard)}-{context.hex()}-{start}-{stop}-"
+
+
+class Drafted(NamedTuple):
+    """Bytes of a draft. shard: its `draft_key`. start: of the segment; empty for a whole shard."""
+
+    shard: str
+    start: str
+    bytes: int
+
+
+def drafted(entry: DirectoryEntry) -> Drafted | None:
+    """Return what a file of a draft tells about its progress; None for other files beside it."""
+    shard, _, *others = entry.name.partition("-")
+    if entry.name.endswith(".segment"):
+        return Drafted(shard, others[0].split("-")[1], entry.size)
     if entry.name.endswith(".tmp"):
-        return entry.size
+        return Drafted(shard, "", entry.size)
     mark = re.fullmatch(r".*\.(\d{1,18})\.begun", entry.name)
-    return None if mark is None else int(mark[1])
+    return None if mark is None else Drafted(shard, "", int(mark[1]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -417,7 +436,8 @@ class Staging:
     def begin(self) -> None:
         """Delete the files that a new run cannot reuse; shards and the listing stay."""
         self.delete_all(
-            "verdict.json", "plan.json", "rejects.jsonl", "spill", "profiles", "leaks", "similar"
+            *("verdict.json", "plan.json", "rejects.jsonl", "spill", "profiles", "leaks"),
+            *("similar", CLAIMS),
         )
 
     def delete_all(self, *names: str) -> None:

@@ -23,7 +23,7 @@ from recordmill.reading.reader import read
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.splits import apportion
-from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing import shard_writer, write_stages
 from tests.tiny import TinySections, TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 
@@ -337,11 +337,11 @@ def test_a_job_that_was_cut_off_goes_on(plain, tmp_path, monkeypatch):
     """Finished shards are not written again, and the dataset is the same to the byte."""
     real = shard_writer.ShardWriter._write_rows
 
-    def fail_in_the_end(self, rows, sink, tally, plan, split):
+    def fail_in_the_end(self, *arguments):
         shards = self.staging.place("shards")
         if shards.exists() and shards.list_dir():
             raise RunError("cut off")
-        return real(self, rows, sink, tally, plan, split)
+        return real(self, *arguments)
 
     job = tiny_job(tmp_path / "out", plain_source(), **PLAIN)
     with monkeypatch.context() as patch:
@@ -459,12 +459,12 @@ def test_a_record_that_takes_too_much_memory_is_a_reject(tmp_path):
 
 def test_a_shard_that_gets_lost_is_noticed(tmp_path, monkeypatch):
     """Whatever the engine loses, the ledger does not close and nothing is published."""
-    real = shard_writer.WriteShard.process
+    real = write_stages.WriteShard.process
 
     def process(self, element, plan):
         return iter(()) if element[0] == ("train", 1) else real(self, element, plan)
 
-    monkeypatch.setattr(shard_writer.WriteShard, "process", process)
+    monkeypatch.setattr(write_stages.WriteShard, "process", process)
     refused = run(tiny_job(tmp_path / "out", TinySource(rows=tiny_rows(90)), num_shards=3))
     assert refused.verdict.message.startswith("the ledger does not close: 90 records were made")
     assert "3 shards of train were planned, 2 came back" in refused.verdict.message

@@ -128,6 +128,8 @@ class RunSpec:
       options, versions: Content of the manifest.
       job: Content of job.json. By default, `job_id`, `options`, `versions` and `job` are derived
         from the other fields.
+      several_machines: Whether to share the encoding of each shard among the workers, as each gets
+        free. On one machine this costs time, because shards are written twice.
       watched: Whether the submitter waits for the job and reports the verdict; otherwise a refused
         run raises RunError in the pipeline.
 
@@ -170,6 +172,7 @@ class RunSpec:
     options: Mapping[str, Any] | None = None
     versions: Mapping[str, str] | None = None
     job: Mapping[str, Any] | None = None
+    several_machines: bool = False
     watched: bool = False
 
     def __post_init__(self) -> None:

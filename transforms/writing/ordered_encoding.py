@@ -27,13 +27,14 @@ class RowChunk:
     """Rows of a shard that one task encodes.
 
     inputs: the columns that the encoder gets. recipes: returns the recipes of the rows; None if
-      they have none. digest: as in `shard_rows.Chunk`.
+      they have none. digest: as in `shard_rows.Chunk`. refers: whether the rows refer to files.
     """
 
     rows: pa.RecordBatch
     inputs: pa.RecordBatch
     recipes: Callable[[], RowRecipes | None] = _no_recipes
     digest: bytes = b""
+    refers: bool = False
 
 
 class _TaskBudget:

@@ -23,6 +23,11 @@ from recordmill.transforms.writing.shard_recipes import StagedRecipes
 from recordmill.transforms.writing.staged_index import StagedIndex
 
 
+def indexed_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns that the counts and the index take, without the values of features."""
+    return rows.select([name for name in rows.schema.names if name in _NEEDED])
+
+
 class _Pending:
     """Chunks that are not in the index yet, without their data."""
 
@@ -37,7 +42,7 @@ class _Pending:
         self.recipes: list[pa.RecordBatch] = []
 
     def add(self, rows: pa.RecordBatch, chunk: EncodedChunk) -> None:
-        needed = rows.select([name for name in rows.schema.names if name in _NEEDED])
+        needed = indexed_columns(rows)
         if needed.nbytes * 5 < rows.nbytes * 2:  # views would keep the other columns in memory
             needed = batch.take(needed, np.arange(len(needed)))
         self.rows.append(needed)
@@ -103,8 +108,7 @@ class ShardOutcome:
             ]
             pending.recipes.append(pa.RecordBatch.from_arrays(columns, schema=RECIPES_SCHEMA))
         pending.add(rows, encoded)
-        refers = batch.refers_to_files(rows)
-        most = limits.REFERENCE_INDEX_GROUP_ROWS if refers else limits.INDEX_GROUP_ROWS
+        most = limits.REFERENCE_INDEX_GROUP_ROWS if chunk.refers else limits.INDEX_GROUP_ROWS
         if pending.count >= most:
             self._index_pending()
         self.rejects += with_places(encoded.rejects, rows)
@@ -226,5 +230,4 @@ _INDEXED = {
     "source": batch.SOURCE,
     "content": batch.CONTENT,
 }
-# Columns of rows that the counts and the index take; the values of features are not copied.
 _NEEDED = {*_INDEXED.values(), batch.PLACE, batch.COPY}

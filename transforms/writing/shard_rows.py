@@ -7,6 +7,7 @@ a time (docs/adr/0059-a-shard-is-a-sequence-of-blocks.md).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,15 @@ from recordmill.processes import environment
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
+
+CountedPiece = tuple[int, Piece]  # (number of rows, piece)
+
+
+class Segment(NamedTuple):
+    """Consecutive chunks of a shard, from `start` up to `stop`."""
+
+    start: int
+    stop: int
 
 
 class _RowBudget:
@@ -52,13 +62,28 @@ _row_budget = _RowBudget()
 class Chunk(NamedTuple):
     """Rows of a shard that one task encodes.
 
-    start: index of the first one in the shard. digest: hash of these rows and all before them. The
-      rows that follow may change it too, as Arrow pads a slice with what is behind it.
+    start: index of the first one in the shard. digest: hash of these rows and the context. The rows
+      that follow may change it too, as Arrow pads a slice with what is behind it.
     """
 
     start: int
     rows: pa.RecordBatch
     digest: bytes
+
+
+class RowsDigest:
+    """The digest of all rows of a shard, from those of its chunks."""
+
+    def __init__(self, context: bytes) -> None:
+        self._sum = xxhash.xxh3_128(context)
+
+    def add(self, digest: bytes) -> None:
+        """Add the digest of the next chunk."""
+        self._sum.update(digest)
+
+    def hex(self) -> str:
+        """Return the digest of the chunks so far."""
+        return self._sum.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,39 +92,46 @@ class ShardRows:
 
     Their keys are complete only after `batch.with_keys`.
 
-    blocks: {number of a block: its pieces}; no piece is empty. step: rows of a chunk. context: hash
-      of all else that determines the bytes of the shard.
+    blocks: {number of a block: (number of rows, piece) of its pieces}; no piece is empty. step:
+      rows of a chunk. context: hash of all else that determines the bytes of the shard.
     """
 
-    blocks: Mapping[int, Sequence[Piece]]
+    blocks: Mapping[int, Sequence[CountedPiece]]
     staging: Staging
     step: int
     seed: int
     context: bytes
 
-    def digest(self) -> bytes:
-        """Return the hash of the context and all rows, for which these are sorted."""
-        digest = self.context
-        for chunk in self.chunks():
-            digest = chunk.digest
-        return digest
+    @functools.cached_property
+    def chunk_count(self) -> int:
+        """Number of chunks of the shard."""
+        rows = sum(rows for pieces in self.blocks.values() for rows, _ in pieces)
+        return -(-rows // self.step)
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows in chunks of `step`.
+    def digest(self) -> str:
+        """Return the hash of the context and all rows, for which these are sorted."""
+        digest = RowsDigest(self.context)
+        for chunk in self.chunks():
+            digest.add(chunk.digest)
+        return digest.hex()
+
+    def chunks(self, some: Segment | None = None) -> Iterator[Chunk]:
+        """Yield the rows in chunks of `step`. some: those to yield; None yields all.
 
         Raises:
           RunError: two records have the same key.
         """
-        digest = xxhash.xxh3_128(self.context)
         parts: list[pa.RecordBatch] = []
-        start, missing = 0, self.step
+        start, end = (0, self.chunk_count) if some is None else some
+        start, missing = start * self.step, self.step
 
         def joined() -> Chunk:
             rows = batch.with_sorted_files(batch.concat(parts))
+            digest = xxhash.xxh3_128(self.context)
             digest.update(batch.to_buffer(rows))
             return Chunk(start, rows, digest.digest())
 
-        for rows in self._sorted_blocks():
+        for rows in self._sorted_blocks(start, end * self.step):
             at = 0
             while at < len(rows):
                 parts.append(rows.slice(at, missing))
@@ -112,14 +144,23 @@ class ShardRows:
         if parts:
             yield joined()
 
-    def _sorted_blocks(self) -> Iterator[pa.RecordBatch]:
-        blocks = [pieces for _, pieces in sorted(self.blocks.items())]
-        for pieces in spill.read_ahead(blocks, staging=self.staging):
+    def _sorted_blocks(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from start to end, which are indices in the shard, block by block."""
+        blocks: list[list[Piece]] = []
+        slices: list[slice] = []
+        following = 0
+        for _, counted in sorted(self.blocks.items()):
+            first, following = following, following + sum(rows for rows, _ in counted)
+            if following > start and first < end:
+                blocks.append([piece for _, piece in counted])
+                slices.append(slice(max(start - first, 0), end - first))
+        ahead = spill.read_ahead(blocks, staging=self.staging)
+        for pieces, wanted in zip(ahead, slices, strict=True):
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
             if batch.refers_to_files(rows):  # encoding takes so long that this costs nothing
                 environment.keep_memory_low()
-            yield rows
+            yield rows[wanted]
 
 
 def sort_block(pieces: Sequence[Piece], *, seed: int, staging: Staging) -> pa.RecordBatch:

@@ -5,31 +5,25 @@ order, resumes, and writes checksums and rejects. Tasks run ahead in all encoder
 results are appended in order, so that a dataset of one shard still uses every core.
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 
-import apache_beam as beam
 import pyarrow as pa
 import xxhash
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.errors import RunError, unlike_submitter
 from recordmill.format.file_names import index_name, shard_name
 from recordmill.format.manifest import Shard
 from recordmill.format.recipes import Fingerprint
-from recordmill.job.staging import ShardInfo, Staging, attempt_name, to_json
+from recordmill.job.staging import ShardInfo, Staging, attempt_name, segment_prefix, to_json
 from recordmill.processes.pool import shared_pool
 from recordmill.processes.task_watch import DEFAULT_LIMITS, TaskLimits
-from recordmill.transforms.model import batch, limits
-from recordmill.transforms.model.counters import RecordCounters
+from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import Encoder
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.planning.sampled_frames import with_sampled_frames
@@ -37,12 +31,19 @@ from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
 from recordmill.transforms.staged.parts import with_staged_paths
-from recordmill.transforms.staged.spill import Piece
+from recordmill.transforms.writing.chunk_entries import StoredChunk
 from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
+from recordmill.transforms.writing.segments import SegmentFile, stored_chunks
 from recordmill.transforms.writing.shard_draft import ShardDraft
 from recordmill.transforms.writing.shard_outcome import ShardOutcome
 from recordmill.transforms.writing.shard_recipes import StagedRecipes
-from recordmill.transforms.writing.shard_rows import Chunk, ShardRows
+from recordmill.transforms.writing.shard_rows import (
+    Chunk,
+    CountedPiece,
+    RowsDigest,
+    Segment,
+    ShardRows,
+)
 from recordmill.transforms.writing.shuffle import BlockPiece, ShardId
 from recordmill.transforms.writing.staged_index import StagedIndex
 
@@ -82,27 +83,68 @@ class ShardWriter:
                 " sides"
             )
 
-    def write(self, shard: ShardId, pieces: Sequence[BlockPiece], plan: Plan) -> ShardInfo:
+    def rows_of(self, shard: ShardId, pieces: Iterable[BlockPiece], plan: Plan) -> ShardRows:
+        """Return the rows of a shard in their order. pieces: as for `write`."""
+        blocks: dict[int, list[CountedPiece]] = {}
+        for block, rows, piece in pieces:
+            blocks.setdefault(block, []).append((rows, piece))
+        split = plan.splits[shard[0]]
+        context = self._context(plan, shard[0])
+        return ShardRows(
+            blocks=blocks,
+            staging=self.staging,
+            step=split.task_rows,
+            seed=plan.seed,
+            context=context,
+        )
+
+    def finished(self, shard: ShardId, plan: Plan) -> ShardInfo | None:
+        """Return the summary of a complete shard, maybe of other rows; None if it is incomplete."""
+        count = plan.splits[shard[0]].shards
+        done = self.staging.shard_info(self._name(shard, plan))
+        return done if done is not None and self._is_complete(done, shard, count) else None
+
+    def write_segment(
+        self,
+        shard: ShardId,
+        pieces: Iterable[BlockPiece],
+        plan: Plan,
+        segment: Segment,
+        earlier: Mapping[str, str],
+    ) -> str:
+        """Encode a segment of a shard into a file of its own, and return its name in staging.
+
+        pieces: those that have rows. earlier: the files that `segment_files` found.
+        """
+        rows = self.rows_of(shard, pieces, plan)
+        prefix = segment_prefix(self._name(shard, plan), rows.context, *segment)
+        chunks = (self._prepared(chunk, plan, shard) for chunk in rows.chunks(segment))
+        found = stored_chunks(self.staging, earlier.get(prefix))
+        with SegmentFile(self.staging, prefix) as file:
+            for chunk, encoded in self._encoded(chunks, found, plan, shard):
+                file.append(chunk, encoded)
+        return file.name
+
+    def write(
+        self,
+        shard: ShardId,
+        pieces: Iterable[BlockPiece],
+        plan: Plan,
+        segments: Mapping[Segment, str] | None = None,
+    ) -> ShardInfo:
         """Write a shard, unless an earlier run finished it from the same rows and artifacts.
 
-        pieces: those that have rows.
+        pieces: those that have rows. segments: files of `write_segment`; other rows are encoded.
         """
-        blocks: dict[int, list[Piece]] = {}
-        for block, piece in pieces:
-            blocks.setdefault(block, []).append(piece)
         split, number = shard
         count = plan.splits[split].shards
-        name = shard_name(split, number, count, self.compression)
-        context = self._context(plan, split)
-        step = plan.splits[split].task_rows
-        rows = ShardRows(
-            blocks=blocks, staging=self.staging, step=step, seed=plan.seed, context=context
-        )
+        name = self._name(shard, plan)
+        rows = self.rows_of(shard, pieces, plan)
         done = self.staging.shard_info(name)
         if (
             done is not None
             and self._is_complete(done, shard, count)
-            and done.plan == rows.digest().hex()
+            and done.plan == rows.digest()
         ):
             return done
         info_place = self.staging.place(f"info/{name}.json")
@@ -111,7 +153,7 @@ class ShardWriter:
             info_place.delete(missing_ok=True)
             info_place.parent.sync_folder()
         with contextlib.ExitStack() as files:
-            draft = files.enter_context(ShardDraft(self.staging, name, context))
+            draft = files.enter_context(ShardDraft(self.staging, name, rows.context))
             place, index, recipes_place = (
                 self.staging.place(attempt_name(one, draft.attempt))
                 for one in (
@@ -126,7 +168,12 @@ class ShardWriter:
                 files.enter_context(recipes)
             staged = files.enter_context(StagedIndex(index, draft.draft_of(index, "index")))
             outcome = ShardOutcome(staged, recipes, groups=plan.grouped)
-            size, sha256, digest = self._write_rows(rows, draft, outcome, plan, shard)
+            if segments:
+                chunks = self._joined(rows, segments, plan, shard)
+            else:
+                prepared = (self._prepared(chunk, plan, shard) for chunk in rows.chunks())
+                chunks = self._encoded(prepared, draft.earlier_chunks(), plan, shard)
+            size, sha256, digest = self._write_rows(rows, chunks, draft, outcome)
             indexed = outcome.finish(_no_rows())
         place.parent.make_dirs()
         draft.finish(place)
@@ -138,7 +185,7 @@ class ShardWriter:
             classes=outcome.classes,
             index=indexed,
         )
-        info = self._info(shard, written, digest.hex(), outcome, draft.attempt)
+        info = self._info(shard, written, digest, outcome, draft.attempt)
         info_place.parent.make_dirs()
         # A run that resumes after a power cut takes what has an info for complete.
         place.parent.sync_folder()
@@ -160,7 +207,16 @@ class ShardWriter:
                 )
         elif (found := recipes()) is not None:
             inputs = self.reuse.add_to(inputs, found.recipes)
-        return RowChunk(rows=rows, inputs=inputs, recipes=recipes, digest=chunk.digest)
+        return RowChunk(
+            rows=rows,
+            inputs=inputs,
+            recipes=recipes,
+            digest=chunk.digest,
+            refers=batch.refers_to_files(rows),
+        )
+
+    def _name(self, shard: ShardId, plan: Plan) -> str:
+        return shard_name(*shard, plan.splits[shard[0]].shards, self.compression)
 
     def _without_unused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows without the columns that only the index needs.
@@ -197,33 +253,40 @@ class ShardWriter:
         return can_have_recipes(self.encoder, self.compression)
 
     def _write_rows(
-        self, rows: ShardRows, draft: ShardDraft, outcome: ShardOutcome, plan: Plan, shard: ShardId
-    ) -> tuple[int, str, bytes]:
+        self,
+        rows: ShardRows,
+        chunks: Iterable[tuple[RowChunk, EncodedChunk]],
+        draft: ShardDraft,
+        outcome: ShardOutcome,
+    ) -> tuple[int, str, str]:
         """Write the Examples of rows, and return (size of the file, its sha256, digest of rows)."""
         sha256 = hashlib.sha256()
-        size, digest = 0, rows.context
-        for chunk, encoded in self._chunks(rows, draft, plan, shard):
+        size, digest = 0, RowsDigest(rows.context)
+        for chunk, encoded in chunks:
             if self.reuse is None:  # frames of the sample are new
                 encoded = dataclasses.replace(encoded, reused=0)
-            digest = chunk.digest
-            draft.append(encoded, digest)
+            digest.add(chunk.digest)
+            draft.append(encoded, chunk.digest)
             sha256.update(encoded.data)
             size += len(encoded.data)
             outcome.add(chunk, encoded)
-        return size, sha256.hexdigest(), digest
+        return size, sha256.hexdigest(), digest.hex()
 
-    def _chunks(
-        self, rows: ShardRows, draft: ShardDraft, plan: Plan, shard: ShardId
+    def _encoded(
+        self,
+        chunks: Iterator[RowChunk],
+        earlier: Generator[StoredChunk],
+        plan: Plan,
+        shard: ShardId,
     ) -> Iterator[tuple[RowChunk, EncodedChunk]]:
         """Yield rows and their Examples: those of an earlier attempt, then the others."""
-        chunks: Iterator[RowChunk] = (self._prepared(chunk, plan, shard) for chunk in rows.chunks())
-        with closing(draft.earlier_chunks()) as earlier:
+        with closing(earlier):
             for chunk in chunks:
                 found = next(earlier, None)
-                if found is None or found[0] != chunk.digest:
+                if found is None or found.digest != chunk.digest:
                     chunks = itertools.chain([chunk], chunks)
                     break
-                yield chunk, found[1]
+                yield chunk, found.encoded
         yield from encode_in_order(
             chunks,
             packed=pack_encoder(self.encoder, plan.context),
@@ -232,6 +295,24 @@ class ShardWriter:
             pool=shared_pool(self.workers),
             task_limits=self.worker_limits,
         )
+
+    def _joined(
+        self, rows: ShardRows, segments: Mapping[Segment, str], plan: Plan, shard: ShardId
+    ) -> Iterator[tuple[RowChunk, EncodedChunk]]:
+        """Yield rows and their Examples: those of segments, and the others from the rows."""
+        at = 0
+        for segment in [*sorted(segments), Segment(rows.chunk_count, rows.chunk_count)]:
+            if at < segment.start:
+                others = rows.chunks(Segment(at, segment.start))
+                prepared = (self._prepared(chunk, plan, shard) for chunk in others)
+                yield from self._encoded(prepared, _none(), plan, shard)
+                at = segment.start
+            if segment in segments:
+                with closing(stored_chunks(self.staging, segments[segment])) as stored:
+                    for found in stored:
+                        assert found.rows is not None
+                        yield found.rows, found.encoded
+                        at += 1
 
     def _info(
         self, shard: ShardId, written: Shard, digest: str, outcome: ShardOutcome, attempt: str
@@ -261,63 +342,10 @@ class ShardWriter:
         )
 
 
+def _none() -> Generator[StoredChunk]:
+    yield from ()
+
+
 def _no_rows() -> pa.RecordBatch:
     names = [batch.KEY, batch.LABEL, batch.GROUP]
     return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in names})
-
-
-class WriteShard(beam.DoFn):
-    """Write shards, two of a bundle concurrently.
-
-    Pieces of shards in, (summary, number of records that are planned for the dataset) out.
-
-    While the last rows of one shard are encoded, or its index is written, the other keeps the
-    encoder processes busy. A shard is written as a `ShardDraft`;
-    its info and its index are written beside it. A second attempt, such as a runner's retry, gives
-    the same files.
-
-    only: names of the shards to write; None writes all.
-    """
-
-    def __init__(self, writer: ShardWriter, *, only: frozenset[str] | None = None) -> None:
-        self._writer = writer
-        self._only = only
-        self._counters = RecordCounters("WriteToTFRecord")
-
-    def setup(self) -> None:
-        self._writer.check_versions()
-        self._threads = ThreadPoolExecutor(limits.SHARDS_AT_ONCE, thread_name_prefix="shard")
-
-    def start_bundle(self) -> None:
-        self._writing: collections.deque[Future[ShardInfo]] = collections.deque()
-
-    def process(
-        self, element: tuple[ShardId, Iterable[BlockPiece]], plan: Plan
-    ) -> Iterator[tuple[ShardInfo, int]]:
-        (split, number), pieces = element
-        count = plan.splits[split].shards
-        name = shard_name(split, number, count, self._writer.compression)
-        if self._only is not None and name not in self._only:
-            return
-        if len(self._writing) == limits.SHARDS_AT_ONCE:
-            yield self._oldest()
-        not_empty = [(block, piece) for block, piece in pieces if piece[0] or piece[1]]
-        write = self._writer.write
-        self._writing.append(self._threads.submit(write, (split, number), not_empty, plan))
-        self._planned = sum(each.records for each in plan.splits.values())
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        while self._writing:
-            yield GlobalWindows.windowed_value_at_end_of_window(self._oldest())
-
-    def teardown(self) -> None:
-        self._threads.shutdown()
-
-    def _oldest(self) -> tuple[ShardInfo, int]:
-        try:
-            info = self._writing.popleft().result()
-        except BaseException:
-            wait(self._writing)  # no thread of a failed attempt may go on writing
-            raise
-        self._counters.add(read=info.planned, out=info.shard.records, rejected=len(info.rejects))
-        return info, self._planned

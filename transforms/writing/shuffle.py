@@ -25,7 +25,7 @@ from recordmill.transforms.staged.parts import read_columns, with_columns
 from recordmill.transforms.staged.spill import Piece
 
 ShardId = tuple[str, int]  # (split, number)
-BlockPiece = tuple[int, Piece]  # (number of the block of its shard, rows)
+BlockPiece = tuple[int, int, Piece]  # (number of the block of its shard, rows in the piece, piece)
 
 
 def all_shards(plan: Plan) -> list[ShardId]:
@@ -138,7 +138,7 @@ class CutIntoPieces(beam.DoFn):
         if not plan.spill:
             ids = all_shards(plan)
             for shard, part in spill.split_by_shard(rows, blocks):
-                yield ids[shard], (0, spill.inline(part))
+                yield ids[shard], (0, len(part), spill.inline(part))
             return
         self._rows.append(rows)
         self._blocks.append(blocks)
@@ -161,8 +161,9 @@ class CutIntoPieces(beam.DoFn):
         ids = all_blocks(self._plan)
         rows, blocks = pa.Table.from_batches(self._rows), np.concatenate(self._blocks)
         self._clear()
+        counts = np.bincount(blocks, minlength=len(ids)).tolist()
         pieces = spill.spill(rows, blocks, self._staging)
-        return [(ids[at][0], (ids[at][1], piece)) for at, piece in pieces]
+        return [(ids[at][0], (ids[at][1], counts[at], piece)) for at, piece in pieces]
 
 
 def _spilled_bytes(plan: Plan, rows: pa.RecordBatch) -> int:
@@ -178,4 +179,4 @@ def _spilled_bytes(plan: Plan, rows: pa.RecordBatch) -> int:
 def empty_pieces(plan: Plan) -> Iterator[tuple[ShardId, BlockPiece]]:
     """Yield an empty piece for each shard, so that shards without records are written too."""
     for shard in all_shards(plan):
-        yield shard, (0, (b"", "", 0, 0))
+        yield shard, (0, 0, (b"", "", 0, 0))

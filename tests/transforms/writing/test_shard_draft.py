@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.job.staging import Staging, drafted_bytes
+from recordmill.job.staging import Staging, drafted
 from recordmill.processes.row_tasks import RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
@@ -169,7 +169,7 @@ def test_a_draft_in_a_store_shows_its_size(monkeypatch):
 
     def marks() -> list[int | None]:
         entries = staging.place("drafts").list_dir()
-        return [drafted_bytes(entry) for entry in entries if entry.name.endswith(".begun")]
+        return [drafted(entry).bytes for entry in entries if entry.name.endswith(".begun")]
 
     with shard_writer.ShardDraft(staging, "shard", b"context") as draft:
         for size in (4, 8):
@@ -199,7 +199,8 @@ def test_a_chunk_with_all_that_an_encoder_can_say(tmp_path_factory):
     with shard_writer.ShardDraft(staging, "shard", b"context") as draft:
         draft.append(chunk, bytes(range(16)))
     with shard_writer.ShardDraft(staging, "shard", b"context") as draft:
-        ((digest, found),) = draft.earlier_chunks()
+        ((digest, found, rows),) = draft.earlier_chunks()
+    assert rows is None
     assert digest == bytes(range(16))
     for field in dataclasses.fields(chunk):
         one, other = getattr(chunk, field.name), getattr(found, field.name)

@@ -95,7 +95,8 @@ def writer(tmp_path, threads):
 def write_rows(writer, rows, *, plan=None, pieces=3):
     """Writes rows as one shard that comes in some pieces."""
     size = max(-(-len(rows) // pieces), 1)
-    parts = [(0, spill.inline(rows.slice(at, size))) for at in range(0, len(rows), size)]
+    slices = [rows.slice(at, size) for at in range(0, len(rows), size)]
+    parts = [(0, len(some), spill.inline(some)) for some in slices]
     return writer.write(SHARD, parts, plan or plan_for(rows))
 
 
@@ -413,7 +414,7 @@ def test_a_lost_shard_is_noticed(writer, change, message):
     rows = rows_of([b"v"] * 40)
     plan = plan_for(rows, shards=2)
     infos = [
-        writer.write(("train", i), [(0, spill.inline(rows.slice(20 * i, 20)))], plan)
+        writer.write(("train", i), [(0, 20, spill.inline(rows.slice(20 * i, 20)))], plan)
         for i in range(2)
     ]
     _, problems = close_ledger(plan, [_part(40)], infos, rejects=0, filtered=0)
