@@ -1,13 +1,14 @@
-"""Speedup of jobs on two TaskManagers over one, each with an equal share of a core.
+"""Speedup of jobs on two TaskManagers over one, and with one at a quarter of the speed.
 
     sudo .venv/bin/python -m benchmarks.cluster
-    sudo .venv/bin/python -m benchmarks.cluster --only images --images 4000 --runs 1
+    sudo .venv/bin/python -m benchmarks.cluster --only images,one-shard --images 4000 --runs 1
 
 The cluster is that of `make cluster-test`: machines that share nothing but the network, and a store
 from which and to which the jobs run. After a few short jobs, a control group gives each
 TaskManager, with its worker pool and its encoder processes, the same share of a core, so that both
 fit beside the submitter, the JobManager and the store. Then jobs run in alternation in the slots of
-one TaskManager and of both. A run on the submitter's machine alone must give the same digest.
+one TaskManager and of both; or in the slots of both, with equal shares and with a quarter of it for
+one of them. A run on the submitter's machine alone must give the same digest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.measure import PHOTOS, ROOT, FailedError, bar, machine, two_cores
 from benchmarks.rows import DISTINCT_SCALED, FILE, write_distinct_rows
@@ -36,45 +37,77 @@ _WARM_UP_FRACTION = 0.02  # of the records
 _LIMIT = 3600  # s of a job
 # The shards of two slots differ by at most one, which matters less with many shards.
 _SPLITS = ("--splits", "train=0.8,test=0.2", "--seed", "7")
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "images": ("--size", "128", "--num-shards", "train=48,test=12", *_SPLITS),
-    "table": (
-        *("--zscore", ",".join(DISTINCT_SCALED), "--one-hot", "city", "--vocabulary", "product"),
-        *("--num-shards", "train=16,test=4", *_SPLITS),
+_PHOTO_OPTIONS = ("--size", "128", *_SPLITS, "--num-shards")
+_QUARTER = 0.25
+
+
+class Case(NamedTuple):
+    """Jobs of a data type in two ways, of which the time of one is divided by that of the other.
+
+    ways: (number of TaskManagers, share of the last one relative to the others) of both. bar: of
+      the ratio; at most that if the second way has a slow TaskManager, else at least.
+    """
+
+    kind: str
+    options: tuple[str, ...]
+    ways: tuple[tuple[int, float], tuple[int, float]]
+    bar: float
+
+
+_SPEEDUP = ((1, 1.0), (2, 1.0))
+_SLOW = ((2, _QUARTER), (2, 1.0))
+_CASES: Mapping[str, Case] = {
+    # The shards of two slots differ by at most one, which matters less with many shards.
+    "images": Case("images", (*_PHOTO_OPTIONS, "train=48,test=12"), _SPEEDUP, 1.85),
+    "table": Case(
+        "table",
+        (
+            *("--zscore", ",".join(DISTINCT_SCALED), "--one-hot", "city", "--vocabulary"),
+            *("product", "--num-shards", "train=16,test=4", *_SPLITS),
+        ),
+        _SPEEDUP,
+        1.7,
     ),
+    "one-shard": Case("images", (*_PHOTO_OPTIONS, "train=1,test=1"), _SPEEDUP, 1.7),
+    "slow": Case("images", (*_PHOTO_OPTIONS, "train=48,test=12"), _SLOW, 2.0),
 }
-_BARS = {"images": 1.85, "table": 1.7}  # seconds of one TaskManager over those of two
 
 
 def compare(
-    machines: Machines, kind: str, source: str, *, records: int, share: float, runs: int
+    machines: Machines, name: str, source: str, *, records: int, share: float, runs: int
 ) -> None:
-    """Print the seconds of the runs of a data type, in a table."""
-    both = len(TASK_MANAGERS)
-    digests = {_run(machines, kind, source, f"{kind}-local", None)[1]}
-    seconds: dict[int, list[float]] = {1: [], both: []}
+    """Print the seconds of the runs of a case, in a table."""
+    case = _CASES[name]
+    digests = {_run(machines, case, source, f"{name}-local", None)[1]}
+    seconds: dict[tuple[int, float], list[float]] = {way: [] for way in case.ways}
     for run in range(runs):
-        for managers in sorted(seconds, reverse=run % 2 == 1):
-            took, digest = _run(machines, kind, source, f"{kind}-{run}-{managers}", managers)
-            seconds[managers].append(took)
+        for way in case.ways if run % 2 == 0 else case.ways[::-1]:
+            managers, last = way
+            machines.hosts[TASK_MANAGERS[-1]].limit(share * last)
+            output = f"{name}-{run}-{managers}-{last:g}"
+            took, digest = _run(machines, case, source, output, managers)
+            seconds[way].append(took)
             digests.add(digest)
-            print(f"run {run}: {kind}, {managers} of {both}: {took:.1f} s", file=sys.stderr)
+            print(f"run {run}: {name}, {managers} x {last:g}: {took:.1f} s", file=sys.stderr)
     if len(digests) != 1:
-        raise FailedError(f"{kind}: the datasets differ: {', '.join(sorted(digests))}")
-    medians = {managers: statistics.median(each) for managers, each in seconds.items()}
-    print(f"\n{kind}: {records:,} records, {share:g} of a core each, {runs} runs in alternation\n")
-    print("| TaskManagers | s, median (least-most) | speedup |\n|--:|--:|--:|")
-    for managers, each in seconds.items():
-        spread = f"{medians[managers]:.1f} ({min(each):.1f}-{max(each):.1f})"
-        print(f"| {managers} | {spread} | {medians[1] / medians[managers]:.2f} |")
+        raise FailedError(f"{name}: the datasets differ: {', '.join(sorted(digests))}")
+    print(f"\n{name}: {records:,} records, {share:g} of a core each, {runs} runs in alternation\n")
+    print("| TaskManagers | share of the last | s, median (least-most) |\n|--:|--:|--:|")
+    medians = [statistics.median(seconds[way]) for way in case.ways]
+    for (managers, last), median in zip(case.ways, medians, strict=True):
+        each = seconds[managers, last]
+        print(f"| {managers} | {last:g} | {median:.1f} ({min(each):.1f}-{max(each):.1f}) |")
     print(f"\n- digest of all, and of the local runner: {digests.pop()}")
-    ratio = medians[1] / medians[both]
-    print(bar(f"{kind}, one / two TaskManagers", ratio, at_least=_BARS[kind]), flush=True)
+    ratio = medians[0] / medians[1]
+    if case.ways == _SLOW:
+        print(bar(f"{name}, slow / equal", ratio, at_most=case.bar), flush=True)
+    else:
+        print(bar(f"{name}, one / two TaskManagers", ratio, at_least=case.bar), flush=True)
 
 
 def _run(
     machines: Machines,
-    kind: str,
+    case: Case,
     source: str,
     output: str,
     managers: int | None,
@@ -86,7 +119,7 @@ def _run(
     managers: number of TaskManagers whose slots it takes; None for the local runner.
     is_timed: check that the job ran on all of them; for short jobs Flink reports this too late.
     """
-    options = (*_OPTIONS[kind], "--quiet")
+    kind, options = case.kind, (*case.options, "--quiet")
     target = machines.uri(output)
     before = _jobs(machines)
     if managers is None:
@@ -149,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=list(_OPTIONS))
+    parser.add_argument("--only", default=",".join(_CASES), help="cases, joined with commas")
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--share", type=float, default=_SHARE, help="of a core, per TaskManager")
@@ -162,19 +195,21 @@ def main() -> None:
     two_cores()
     print(machine())
     counts = {"images": arguments.images, "table": arguments.rows}
-    kinds = [arguments.only] if arguments.only else list(counts)
+    cases = arguments.only.split(",")
+    kinds = {_CASES[name].kind: name for name in cases}
     with Machines() as machines:
-        for kind in kinds:
+        for kind, name in kinds.items():
             few = _fill(machines, kind, round(counts[kind] * _WARM_UP_FRACTION))
             for number in range(_WARM_UPS):
                 output, both = f"{kind}-warm-{number}", len(TASK_MANAGERS)
-                _run(machines, kind, few, output, both, is_timed=False)
-        for name in TASK_MANAGERS:
-            machines.hosts[name].limit(arguments.share)
-        for kind in kinds:
-            source = _fill(machines, kind, counts[kind])
+                _run(machines, _CASES[name], few, output, both, is_timed=False)
+        for manager in TASK_MANAGERS:
+            machines.hosts[manager].limit(arguments.share)
+        sources = {kind: _fill(machines, kind, counts[kind]) for kind in kinds}
+        for name in cases:
+            kind = _CASES[name].kind
             compare(
-                machines, kind, source,
+                machines, name, sources[kind],
                 records=counts[kind], share=arguments.share, runs=arguments.runs,
             )  # fmt: skip
 
