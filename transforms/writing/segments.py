@@ -21,7 +21,7 @@ from recordmill.transforms.staged.encoder_tasks import EncodedChunk
 from recordmill.transforms.staged.spill import Piece
 from recordmill.transforms.writing.chunk_entries import StoredChunk, entry_of, read_entries
 from recordmill.transforms.writing.ordered_encoding import RowChunk
-from recordmill.transforms.writing.shard_rows import Segment
+from recordmill.transforms.writing.shard_rows import Segment, ShardRows
 from recordmill.transforms.writing.shuffle import BlockPiece, ShardId, all_shards
 
 
@@ -47,12 +47,18 @@ class ShardWork(NamedTuple):
         return f"{self.attempt}-{'all' if segment is None else segment.start}"
 
 
-def divide(chunks: int, plan: Plan) -> tuple[Segment, ...]:
-    """Return the segments of a shard of some chunks; none if it is not divided."""
+def divide(rows: ShardRows, plan: Plan, split: str) -> tuple[Segment, ...]:
+    """Return the segments of a shard of a split; none if it is not divided."""
     if len(all_shards(plan)) >= limits.SEGMENTS:
         return ()
-    tasks = sum(-(-split.records // split.task_rows) for split in plan.splits.values())
+    tasks = sum(-(-one.records // one.task_rows) for one in plan.splits.values())
     size = min(max(tasks // limits.SEGMENTS, 1), limits.SEGMENT_TASKS)
+    # The first and the last block of a segment are sorted for its neighbours as well.
+    block_bytes = rows.largest_block * plan.row_bytes
+    estimate = plan.splits[split].estimate
+    task_bytes = rows.step * (estimate.record_bytes + estimate.input_bytes)
+    size = max(size, round(limits.SEGMENT_BLOCKS * block_bytes / max(task_bytes, 1)))
+    chunks = rows.chunk_count
     if chunks <= size:
         return ()
     return tuple(Segment(at, min(at + size, chunks)) for at in range(0, chunks, size))

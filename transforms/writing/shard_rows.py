@@ -108,6 +108,12 @@ class ShardRows:
         rows = sum(rows for pieces in self.blocks.values() for rows, _ in pieces)
         return -(-rows // self.step)
 
+    @property
+    def largest_block(self) -> int:
+        """Number of rows of the largest block."""
+        counts = (sum(rows for rows, _ in pieces) for pieces in self.blocks.values())
+        return max(counts, default=0)
+
     def digest(self) -> str:
         """Return the hash of the context and all rows, for which these are sorted."""
         digest = RowsDigest(self.context)

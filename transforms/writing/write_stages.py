@@ -160,7 +160,7 @@ class DivideShards(beam.DoFn):
         shard, pieces = element[0], _not_empty(element[1])
         if not self._is_chosen(shard, plan):
             return
-        segments = divide(self._writer.rows_of(shard, pieces, plan).chunk_count, plan)
+        segments = divide(self._writer.rows_of(shard, pieces, plan), plan, shard[0])
         if segments and self._writer.finished(shard, plan) is not None:
             segments = ()  # its rows only have to be compared
         packed = pack_pieces(pieces, self._writer.staging)

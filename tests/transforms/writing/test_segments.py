@@ -33,6 +33,7 @@ def small(monkeypatch):
     """Tasks of a few rows, and segments of a few tasks."""
     monkeypatch.setattr(limits, "TASK_ROWS", 7)
     monkeypatch.setattr(limits, "SEGMENT_TASKS", 3)
+    monkeypatch.setattr(limits, "SEGMENT_BLOCKS", 0)
 
 
 def _unread(pieces):
@@ -82,7 +83,8 @@ def test_segments_give_the_files_of_a_single_writer(
         patch.setattr(limits, "SEGMENTS", 2)
         info = whole.write(SHARD, pieces, plan)
         files = {}
-        for number, segment in enumerate(segments.divide(-(-len(rows) // task_rows), plan)):
+        shard_rows = joined.rows_of(SHARD, pieces, plan)
+        for number, segment in enumerate(segments.divide(shard_rows, plan, "train")):
             name = joined.write_segment(SHARD, pieces, plan, segment, {})
             if number in damaged:
                 place = joined.staging.place(name)
@@ -201,12 +203,21 @@ def test_a_later_run_takes_over_segments(tmp_path, small, tasks, monkeypatch):
     assert tree(tmp_path / "out") == tree(tmp_path / "one")
 
 
-def test_a_dataset_of_many_shards_is_not_divided():
-    rows = rows_of([b"v"] * 640)
-    for shards, found in ((63, 5), (64, 0)):
-        plan = plan_for(rows, task_rows=2, shards=shards)
-        assert len(segments.divide(25, plan)) == found
-    assert segments.divide(5, plan_for(rows, task_rows=2)) == ()
+@pytest.mark.parametrize(
+    ("chunks", "shards", "row_bytes", "found"),
+    [
+        (25, 63, 0, 5),
+        (25, 64, 0, 0),  # there are enough shards
+        (5, 1, 0, 0),
+        (25, 1, limits.TASK_BYTES // 1000, 5),
+        (25, 1, limits.TASK_BYTES // 20, 3),  # a block takes longer to sort than some tasks
+    ],
+)
+def test_segments_of_a_shard(tmp_path, chunks, shards, row_bytes, found):
+    staging = Staging.of(Location.parse(str(tmp_path)), "job")
+    plan = plan_for(rows_of([b"v"] * 640), task_rows=2, shards=shards, row_bytes=row_bytes)
+    blocks = blocks_of(rows_of([b"v"] * 2 * chunks), 1, 1, 5)
+    assert len(segments.divide(rows_in(blocks, staging, 2), plan, "train")) == found
 
 
 def test_pieces_go_through_a_file_if_they_are_large(tmp_path):
