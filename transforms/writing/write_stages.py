@@ -178,11 +178,12 @@ class EncodeSegments(_ConcurrentDoFn[Encoded]):
 
     def setup(self) -> None:
         self._writer.check_versions()
-        self._is_done = False
+        self._done: set[str] = set()
         super().setup()
 
     def process(self, worker: int, work: Sequence[ShardWork], plan: Plan) -> Iterator[Encoded]:
-        if self._is_done:  # this worker has more numbers than one
+        attempts = {one.attempt for one in work}
+        if attempts <= self._done:  # this worker has more numbers than one
             return
         staging = self._writer.staging
         units = [(one, segment) for one in sorted(work) for segment in one.units]
@@ -200,7 +201,7 @@ class EncodeSegments(_ConcurrentDoFn[Encoded]):
                 self.submit(self._encode, one, segment, plan, earlier)
             else:
                 claimed = {entry.name for entry in claims.list_if_exists()}
-        self._is_done = True
+        self._done = attempts
 
     def _encode(
         self, work: ShardWork, segment: Segment | None, plan: Plan, earlier: Mapping[str, str]
