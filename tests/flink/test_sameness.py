@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -50,6 +51,21 @@ def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_pa
     # Nothing of all that is left: no worker, no jar on the cluster.
     wait_for_end_of_workers()
     assert flink.cluster._call("GET", "/v1/jars")["files"] == []
+
+
+def test_a_shard_that_all_slots_encode(flink, tmp_path):
+    """A task encodes a few of these pictures, so the shard is divided."""
+    noise = np.random.default_rng(7)
+    for number in range(30):
+        pixels = noise.integers(0, 256, (400, 400, 3), dtype=np.uint8)
+        write(tmp_path, f"in/{number % 2}/{number}.png", png(Image.fromarray(pixels)))
+    options = ("--num-shards", "1", "--size", "384", "--balance", "none")
+    one, other = (
+        Job(tmp_path / name, *options, source=tmp_path / "in") for name in ("one", "other")
+    )
+    one.finish_here()
+    other.on(flink, "loopback", "--parallelism", "2").finish_here()
+    assert other.files == one.files
 
 
 def test_a_stratified_split_and_a_dry_run(flink, tmp_path, capsys):
