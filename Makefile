@@ -316,7 +316,8 @@ $(TORCH): | $(CORE)
 	    nvidia-cuda-cupti==13.2.86 nvidia-cuda-nvrtc==13.2.86 nvidia-cuda-runtime==13.2.86 \
 	    nvidia-cudnn-cu13==9.26.0.51 nvidia-cufft==12.2.0.57 nvidia-cufile==1.17.1.22 \
 	    nvidia-cusparse==12.7.10.12 nvidia-cusparselt-cu13==0.8.1 nvidia-nccl-cu13==2.30.7 \
-	    nvidia-nvjitlink==13.5.37 nvidia-nvshmem-cu13==3.7.2
+	    nvidia-nvjitlink==13.5.37 nvidia-nvshmem-cu13==3.7.2 \
+	    torchdata==0.11.0
 	@touch $@
 
 # Who benchmarks.text and benchmarks.tables compare with: the first brings Google's libraries, the

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recordmill.loading.loader import load
     from recordmill.pipelines.custom import run
+    from recordmill.reading.position import position
     from recordmill.reading.reader import Records, read
     from recordmill.reading.torch_records import torch_dataset
     from recordmill.report.opened_dataset import open  # noqa: A004, as gzip and wave do
 
-__all__ = ["Records", "load", "open", "read", "run", "torch_dataset"]
+__all__ = ["Records", "load", "open", "position", "read", "run", "torch_dataset"]
 
 _MODULES = {
     "Records": "recordmill.reading.reader",
     "load": "recordmill.loading.loader",
     "open": "recordmill.report.opened_dataset",
+    "position": "recordmill.reading.position",
     "read": "recordmill.reading.reader",
     "run": "recordmill.pipelines.custom",
     "torch_dataset": "recordmill.reading.torch_records",

@@ -14,7 +14,6 @@ from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Manifest, Shard
 from recordmill.format.shard_index import read_index
 from recordmill.format.split_names import in_order
-from recordmill.reading import worker_sharding
 from recordmill.reading.reader import DatasetDamagedError
 from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import (
@@ -94,13 +93,18 @@ def host_part(
         every, longest = range(records // hosts * hosts), 0
     else:
         every, longest = range(records), -(-records // hosts)
-    mine = worker_sharding.even_part(every, hosts, index)
+    mine = _even_part(every, hosts, index)
     return HostPart(
         ranges=tuple(_slice(files, mine.start, mine.stop)),
         first=next((one for one in files if one.count), None),
         padding=max(0, longest - len(mine)),
         record_bytes=size / records if records else 0,
     )
+
+
+def _even_part(whole: range, parts: int, number: int) -> range:
+    """Return part `number` (from 0) of `parts` parts, whose sizes differ by at most one."""
+    return whole[len(whole) * number // parts : len(whole) * (number + 1) // parts]
 
 
 def _slice(files: Sequence[FileRange], first: int, stop: int) -> list[FileRange]:

@@ -18,14 +18,19 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-OrderName = Literal["stored", "windowed", "full"]
+from recordmill.errors import ConfigError
+from recordmill.format.manifest import Manifest, Shard
 
-ORDERS: tuple[OrderName, ...] = get_args(OrderName)
+Shuffled = Literal["windowed", "full"]
+OrderName = Literal["stored"] | Shuffled
+
+SHUFFLED: tuple[Shuffled, ...] = get_args(Shuffled)
 LANES = (96, 48, 24, 12, 6, 3, 1)  # the first that a window has records for
 WINDOW_BYTES = 32 << 20
 WINDOW_RECORDS = 1 << 14
@@ -108,6 +113,37 @@ class OrderLayout:
         """Return the key of a seed, from which `epoch_key` makes those of its epochs."""
         digest = hashlib.sha256(f"{self.salt} {self.records} {seed}".encode()).digest()
         return int.from_bytes(digest[:8], "little")
+
+
+def order_layout(manifest: Manifest, shards: Sequence[Shard]) -> OrderLayout:
+    """Return the layout of some shards of a dataset: those of a split, or all."""
+    counts = tuple(one.records for one in shards)
+    return OrderLayout(
+        shards=counts,
+        record_bytes=sum(one.bytes for one in shards) / max(sum(counts), 1),
+        seekable=manifest.compression == "none",
+        salt=manifest.digest,
+    )
+
+
+def order_name(*, shuffle: bool, order: str | None, seekable: bool) -> OrderName:
+    """Return the order that the options `shuffle` and `order` select.
+
+    Raises:
+      ConfigError: they contradict each other, or the files.
+    """
+    if order is None:
+        return "windowed" if shuffle else "stored"
+    if order not in SHUFFLED:
+        raise ConfigError(f"order: expected one of {', '.join(SHUFFLED)}, got {order!r}")
+    if not shuffle:
+        raise ConfigError(f"order: {order!r} needs shuffle=True")
+    if order == "full" and not seekable:
+        raise ConfigError(
+            "order: 'full' reads single records, and a gzip shard is read from its start for each"
+            " of them: use order='windowed', or write the dataset without compression"
+        )
+    return "full" if order == "full" else "windowed"
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -251,7 +287,7 @@ def host_positions(records: int, *, consumed: int, hosts: int, host: int) -> ran
     return range(consumed + (host - consumed) % hosts, records, hosts)
 
 
-def worker_batches(positions: range, *, batch: int, workers: int, worker: int) -> list[range]:
-    """Return the batches of one worker of a host, whose workers take turns: ranges of positions."""
-    first = range(worker * batch, len(positions), workers * batch)
-    return [positions[at : at + batch] for at in first]
+def worker_batches(positions: range, *, batch: int, workers: int, worker: int) -> Iterator[range]:
+    """Yield the batches of one worker of a host, whose workers take turns: ranges of positions."""
+    for first in range(worker * batch, len(positions), workers * batch):
+        yield positions[first : first + batch]

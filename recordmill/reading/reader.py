@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.errors import ConfigError
 from recordmill.format.file_names import index_name
 from recordmill.format.manifest import MANIFEST, Manifest, Shard, load
 from recordmill.format.replaced_datasets import DatasetVersion
 from recordmill.format.shard_index import IndexDamagedError, read_index
 from recordmill.format.split_names import in_order
+from recordmill.reading.epoch_order import OrderLayout, order_layout
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files
 from recordmill.storage.files import Location, shown
 from recordmill.tfrecord.decode import ExampleError
@@ -28,6 +30,8 @@ from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]
 
+_NEAR_BYTES = 64 << 10  # between two records that are read at once through the index
+_READ_BYTES = 8 << 20  # most bytes that are read at once through the index
 _NEAR = 32  # records between two that are read in one pass
 _VERIFY = "run `recordmill verify` to find all damage"
 
@@ -144,7 +148,7 @@ class Records(Sequence[TypedRecord]):
         self._location = _location(dataset)
         self._version = DatasetVersion.of(self._location)
         self._max_record_bytes = max_record_bytes
-        self._split = split
+        self.split = split
         self._features = features
         self.manifest = load(self._location)
         self._shards = _shards(self.manifest, split)
@@ -154,7 +158,7 @@ class Records(Sequence[TypedRecord]):
         self._offsets: dict[int, npt.NDArray[np.int64]] = {}
 
     def __repr__(self) -> str:
-        split = "" if self._split is None else f", {self._split!r}"
+        split = "" if self.split is None else f", {self.split!r}"
         return f"<{len(self)} records of recordmill.open({str(self._location)!r}{split})>"
 
     def __len__(self) -> int:
@@ -199,6 +203,11 @@ class Records(Sequence[TypedRecord]):
         """Mean bytes of a record in the files."""
         return sum(one.info.bytes for one in self._shards) / max(len(self), 1)
 
+    @property
+    def layout(self) -> OrderLayout:
+        """The facts that shape the orders of the records in training."""
+        return order_layout(self.manifest, [one.info for one in self._shards])
+
     def payload(self, number: SupportsIndex) -> bytes:
         """Return a record as it is stored: a serialized Example or SequenceExample."""
         return self._payload(*self._find(number))
@@ -225,11 +234,48 @@ class Records(Sequence[TypedRecord]):
                 if shard != last:
                     self._offsets.pop(last, None)
                     last = shard
-                begin = self._ends[shard] - self._shards[shard].info.records
+                begin = self._start(shard)
                 chosen = {number - begin for number in wanted}
                 for row, payload in zip(rows, self._read_rows(shard, rows), strict=True):
                     if row in chosen:
                         yield self._decoded(payload, shard, row)
+
+    def payloads_at(self, numbers: npt.NDArray[np.int64]) -> list[bytes]:
+        """Return records as they are stored, by their numbers, in any order.
+
+        They are read through the index, those near each other at once.
+
+        Raises:
+          ConfigError: the shards are compressed.
+        """
+        if self.manifest.compression != "none":
+            raise ConfigError(
+                "a gzip shard is read from its start for every record: write the dataset without"
+                " compression for random access"
+            )
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
+            raise IndexError(f"expected records from 0 to {len(self) - 1}")
+        found = [b""] * len(numbers)
+        order = np.argsort(numbers, kind="stable")
+        shards = np.searchsorted(self._ends, numbers[order], side="right")
+        for shard in np.unique(shards).tolist():
+            places = order[shards == shard]
+            rows = numbers[places] - self._start(shard)
+            payloads = self._indexed_rows(shard, rows)
+            for place, payload in zip(places.tolist(), payloads, strict=True):
+                found[place] = payload
+        self._version.check()
+        return found
+
+    def shard_of(self, number: int) -> int:
+        """Return the shard of a record, counted over all splits that are read."""
+        return self._find(number)[0]
+
+    def rest_of_shard(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the numbers and payloads of a record and those after it in its shard."""
+        shard, row = self._find(number)
+        rows = range(row, self._shards[shard].info.records)
+        yield from enumerate(self._read_rows(shard, rows), start=number)
 
     def decode(self, payload: bytes, number: SupportsIndex) -> TypedRecord:
         """Decode the payload of record `number`; errors name that record."""
@@ -259,11 +305,15 @@ class Records(Sequence[TypedRecord]):
         given = operator.index(number)
         place = given + len(self) if given < 0 else given
         if not 0 <= place < len(self):
-            of = "" if self._split is None else f" of {self._split}"
+            of = "" if self.split is None else f" of {self.split}"
             known = f"expected a record{of} from 0 to {len(self) - 1}"
             raise IndexError(f"{known if len(self) else f'there are no records{of}'}, got {given}")
         shard = bisect.bisect_right(self._ends, place)
-        return shard, place - (self._ends[shard - 1] if shard else 0)
+        return shard, place - self._start(shard)
+
+    def _start(self, shard: int) -> int:
+        """Return the number of the first record of a shard."""
+        return self._ends[shard] - self._shards[shard].info.records
 
     def _decoded(self, payload: bytes, shard: int, row: int) -> TypedRecord:
         try:
@@ -276,7 +326,10 @@ class Records(Sequence[TypedRecord]):
             return next(self._read_rows(shard, range(row, row + 1)))
         offsets = self._offsets_of(shard)
         start, end = int(offsets[row]), int(offsets[row + 1])
-        data = self._files[shard].read_range(start, end - start)
+        return self._unframed(self._files[shard].read_range(start, end - start), shard, row)
+
+    def _unframed(self, data: bytes, shard: int, row: int) -> bytes:
+        """Return the payload of a frame."""
         file = self._shards[shard].info.file
         if not data:
             self._raise_damaged(file, row, "it is missing")
@@ -284,6 +337,25 @@ class Records(Sequence[TypedRecord]):
             return payload_of(data)
         except FrameError as error:
             self._raise_damaged(file, row, error.what, error)
+
+    def _indexed_rows(self, shard: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
+        """Yield ascending rows of an uncompressed shard; near ones are read at once."""
+        offsets = self._offsets_of(shard)
+        starts, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
+        at = 0
+        while at < len(starts):
+            first, stop = starts[at], at + 1
+            while (
+                stop < len(starts)
+                and starts[stop] - ends[stop - 1] <= _NEAR_BYTES
+                and ends[stop] - first <= _READ_BYTES
+            ):
+                stop += 1
+            data = self._files[shard].read_range(first, ends[stop - 1] - first)
+            for place in range(at, stop):
+                frame = data[starts[place] - first : ends[place] - first]
+                yield self._unframed(frame, shard, int(rows[place]))
+            at = stop
 
     def _row_ranges(self, first: int, stop: int) -> Iterator[tuple[int, range]]:
         """Yield the shards of the records first..stop-1, and the rows of these in the shard."""

@@ -1,35 +1,43 @@
-"""Records for PyTorch: an IterableDataset that shards them over hosts and DataLoader workers."""
+"""Records for PyTorch: an IterableDataset whose order no host or worker changes."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from recordmill.errors import ConfigError
+from recordmill.option_checks import expect_whole
+from recordmill.reading.epoch_order import (
+    epoch_order,
+    host_positions,
+    order_name,
+    worker_batches,
+)
+from recordmill.reading.epoch_reader import EpochReader
+from recordmill.reading.position import EpochSequence, State
 from recordmill.reading.reader import Folder, Records
-from recordmill.reading.worker_sharding import even_part, shuffled, shuffled_blocks, slice_ranges
 from recordmill.tfrecord.typed_records import TypedRecord
 
 try:
     import torch
-    from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data import IterableDataset, default_collate, get_worker_info
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "recordmill.torch_dataset needs PyTorch: install torch; recordmill.read works without it"
     ) from error
 
-_BLOCK_BYTES = 4 << 20  # bytes of files that a worker reads at once when shuffling
-_BUFFER_BYTES = 32 << 20  # bytes of files in the shuffle buffer of a worker
-_BUFFER_RECORDS = 1 << 14  # at most so many records in that buffer
-
 Transform = Callable[[TypedRecord], Any]
+Collate = Callable[[list[Any]], Any]
+
+# Items of the shared tensor: the next epoch, where it starts, and how often it was iterated.
+_EPOCH, _START_EPOCH, _START_RECORDS, _ITERATIONS, _WORKERS = range(5)
 
 
 class TorchRecords(IterableDataset):
-    """This host's records of a split, of which each worker of a DataLoader reads a part.
+    """This host's records of a split, or batches of them; workers of a DataLoader take turns.
 
     A record is {feature: value} as `recordmill.read` returns it, except that arrays of bytes are
     lists, which `default_collate` accepts.
@@ -38,23 +46,33 @@ class TorchRecords(IterableDataset):
     def __init__(
         self,
         records: Records,
+        sequence: EpochSequence,
         *,
-        shuffle: bool,
-        seed: int,
         shard: tuple[int, int],
+        batch_size: int | None,
+        drop_remainder: bool,
         transform: Transform | None,
+        collate: Collate,
     ) -> None:
         self.records = records
-        self._part = even_part(range(len(records)), *shard)
-        self._shuffle = shuffle
-        self._seed = seed
+        self._sequence = sequence
+        self._hosts, self._host = shard
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
         self._transform = transform
-        # In shared memory, so that persistent workers see the epoch that is set here.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._collate = collate
+        # In shared memory, so that persistent workers see what is set here.
+        self._shared = torch.zeros(5, dtype=torch.int64).share_memory_()
+        self._next: tuple[int, int] | None = None  # of the last iteration in this process
+        self._resumed: tuple[int, int] | None = None  # of this worker
 
     def __len__(self) -> int:
-        """Return the number of this host's records, over all workers."""
-        return len(self._part)
+        """Return the number of this host's records, or batches, in a whole epoch."""
+        records = len(self._positions(0))
+        if self._batch_size is None:
+            return records
+        batches, rest = divmod(records, self._batch_size)
+        return batches + (rest > 0 and not self._drop_remainder)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch: with `shuffle` every epoch has another order.
@@ -62,37 +80,109 @@ class TorchRecords(IterableDataset):
         Raises:
           ConfigError: the number is below 0.
         """
-        self._epoch.fill_(_nonnegative_int("epoch", epoch))
+        self._shared[_EPOCH] = expect_whole("epoch", epoch, least=0)
+        self._shared[_ITERATIONS] = 0
+        self._next = None
+
+    @property
+    def epoch(self) -> int:
+        """Number of the next epoch."""
+        return int(self._shared[_EPOCH])
+
+    def state_dict(self) -> State:
+        """Return the state after the records that were yielded, assuming as many on each host.
+
+        In a worker of a DataLoader it is the place of this worker's next batch, which torchdata's
+        StatefulDataLoader saves.
+
+        Raises:
+          ConfigError: a DataLoader's workers read the records, so this process cannot count them.
+        """
+        if get_worker_info() is None and self._shared[_WORKERS]:
+            raise ConfigError(
+                "state_dict: the workers of a DataLoader read ahead, so only the training loop"
+                " knows how many batches it has had: use recordmill.position(..., step=...,"
+                " global_batch=...), or torchdata's StatefulDataLoader"
+            )
+        place = self._next or self._resumed or (self.epoch, self._start_of(self.epoch))
+        return self._sequence.state(*place)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state, which may be of other numbers of hosts and workers.
+
+        The next epoch is that of the state, without the records that it consumed.
+
+        Raises:
+          ConfigError: the state is one of another dataset or order.
+        """
+        epoch, consumed = self._sequence.parse(state)
+        self._next = None
+        if get_worker_info() is not None:
+            self._resumed = epoch, consumed
+            return
+        self._shared[_EPOCH] = self._shared[_START_EPOCH] = epoch
+        self._shared[_START_RECORDS] = consumed
+        self._shared[_ITERATIONS] = 0
 
     def __iter__(self) -> Iterator[Any]:
         # Read here, because a generator would read it only at the first record.
-        return self._iterate(int(self._epoch))
-
-    def _iterate(self, epoch: int) -> Iterator[Any]:
         info = get_worker_info()
         workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
-        part = even_part(range(len(self)), workers, worker)
-        if self._shuffle:
-            blocks = self.records.blocks(self._part, size=self._count(_BLOCK_BYTES))
-            order = shuffled_blocks(blocks, seed=self._seed, epoch=epoch)
+        epoch = self.epoch
+        consumed = self._start_of(epoch)
+        if self._resumed is not None and info is not None:
+            # A state of a worker is the place of its own next batch.
+            (epoch, consumed), self._resumed, worker = self._resumed, None, 0
+        elif worker == 0:
+            self._count_iteration(consumed, workers=0 if info is None else workers)
+        size = self._batch_size or 1
+        self._next = epoch, consumed + worker * size * self._hosts
+        return self._iterate(epoch, consumed, workers=workers, worker=worker)
+
+    def _count_iteration(self, consumed: int, *, workers: int) -> None:
+        """Note an iteration; one that begins in an epoch is not repeated."""
+        self._shared[_WORKERS] = workers
+        self._shared[_ITERATIONS] += 1
+        if consumed and self._shared[_ITERATIONS] > 1:
+            raise ConfigError(
+                f"epoch {self.epoch} was already continued after {consumed} records: call set_epoch"
+                " with the next epoch, or load_state_dict to continue it again"
+            )
+
+    def _start_of(self, epoch: int) -> int:
+        """Return how many records of an epoch were consumed before this run."""
+        return int(self._shared[_START_RECORDS]) if epoch == self._shared[_START_EPOCH] else 0
+
+    def _positions(self, consumed: int) -> range:
+        """Return the positions of this host."""
+        return host_positions(
+            self._sequence.records, consumed=consumed, hosts=self._hosts, host=self._host
+        )
+
+    def _iterate(self, epoch: int, consumed: int, *, workers: int, worker: int) -> Iterator[Any]:
+        positions, size, sequence = self._positions(consumed), self._batch_size or 1, self._sequence
+        if self._batch_size is None:
+            batches = iter([positions[worker::workers]])
         else:
-            order = [self._part]
-        payloads = self._payloads(slice_ranges(order, part))
-        if self._shuffle:
-            size = min(self._count(_BUFFER_BYTES), _BUFFER_RECORDS)
-            payloads = shuffled(payloads, size, seed=self._seed, epoch=epoch, worker=worker)
-        for number, payload in payloads:
-            record = self.records.decode(payload, number)
-            record = {name: _collatable(value) for name, value in record.items()}
-            yield record if self._transform is None else self._transform(record)
+            batches = worker_batches(positions, batch=size, workers=workers, worker=worker)
+        batches, to_read = itertools.tee(
+            batch for batch in batches if len(batch) >= size or not self._drop_remainder
+        )
+        order = epoch_order(sequence.order, self.records.layout, seed=sequence.seed, epoch=epoch)
+        samples = itertools.starmap(self._sample, EpochReader(self.records, order).read(to_read))
+        items = (
+            samples
+            if self._batch_size is None
+            else (self._collate([*itertools.islice(samples, len(batch))]) for batch in batches)
+        )
+        for number, item in enumerate(items, start=1):
+            self._next = epoch, consumed + (worker + number * workers) * size * self._hosts
+            yield item
 
-    def _payloads(self, ranges: Sequence[range]) -> Iterator[tuple[int, bytes]]:
-        for one in ranges:
-            yield from zip(one, self.records.payloads(one.start, one.stop), strict=True)
-
-    def _count(self, size: int) -> int:
-        """Return about how many records take `size` bytes."""
-        return max(1, int(size / max(self.records.mean_bytes, 1)))
+    def _sample(self, number: int, payload: bytes) -> Any:
+        record = self.records.decode(payload, number)
+        record = {name: _collatable(value) for name, value in record.items()}
+        return record if self._transform is None else self._transform(record)
 
 
 def torch_dataset(
@@ -100,55 +190,74 @@ def torch_dataset(
     split: str | None = None,
     *,
     shuffle: bool = False,
+    order: str | None = None,
     seed: int = 0,
     shard: Sequence[int] = (1, 0),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
     transform: Transform | None = None,
+    collate_fn: Collate | None = None,
     features: Collection[str] | None = None,
+    start: Mapping[str, Any] | None = None,
     max_record_bytes: int | None = None,
 ) -> TorchRecords:
     """Return a split as a `torch.utils.data.IterableDataset` with every record once per epoch.
 
+    The order is that of `recordmill.load`: a function of the dataset, the seed and the epoch, which
+    `set_epoch` sets. Hosts, workers and batch size do not change it.
+
     split: the split to read; None for all splits.
-    shuffle: read in an order that is a function of the seed and of the epoch, which `set_epoch`
-      sets: blocks of records in random order, and their records through a shuffle buffer of up to
-      32 MB per worker. Records are already shuffled on disk, so the first epoch does not need it.
-    shard: (hosts, index of this host). Every host, and every worker of its DataLoader, reads a
-      contiguous part of the records; the sizes of these parts differ by at most one.
+    shuffle: another order in every epoch; without it that of `recordmill.read`.
+    order: `windowed`, the default of `shuffle`, reads blocks of files in another order and shuffles
+      the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
+      which is read by its offset; not for gzip.
+    shard: (hosts, index of this host). Every host reads every n-th record of the order; the numbers
+      of their records differ by at most one.
+    batch_size: yield batches of so many records; give the DataLoader batch_size=None. Workers then
+      take turns with whole batches, so their number has no influence on the batches. None: yield
+      single records, with which workers take turns.
+    drop_remainder: leave out the last records of an epoch, which do not fill a batch.
     transform: a function from record to sample, called in the worker. If workers are spawned, it
       must be a module-level function.
+    collate_fn: a function from a list of samples to a batch; default_collate by default.
     features: names of the features to return; None for all.
+    start: a state of `recordmill.position` or `state_dict`, to continue from on any number of hosts
+      and workers.
     max_record_bytes: as for `recordmill.read`.
 
     Raises:
       ModuleNotFoundError: PyTorch is not installed.
       ManifestError: the folder is not a dataset.
       ValueError: the split or a feature does not exist.
-      ConfigError: the shard or the seed is invalid.
+      ConfigError: an option is invalid, or `start` is the state of another dataset or order.
     """
     if len(shard) != 2:
         raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {shard!r}")
-    hosts, index = (_nonnegative_int("shard", number) for number in shard)
+    hosts, index = (expect_whole("shard", number, least=0) for number in shard)
     if index >= hosts:
         raise ConfigError(
             f"shard: expected (hosts, index) with an index below {hosts}, got {shard!r}"
         )
-    return TorchRecords(
-        Records(dataset, split, features=features, max_record_bytes=max_record_bytes),
-        shuffle=shuffle,
-        seed=_nonnegative_int("seed", seed),
+    if batch_size is not None:
+        expect_whole("batch_size", batch_size, least=1)
+    elif drop_remainder or collate_fn is not None:
+        name = "drop_remainder" if drop_remainder else "collate_fn"
+        raise ConfigError(f"{name} applies to batches: set batch_size")
+    expect_whole("seed", seed, least=0, below=2**63)
+    records = Records(dataset, split, features=features, max_record_bytes=max_record_bytes)
+    chosen = order_name(shuffle=shuffle, order=order, seekable=records.layout.seekable)
+    found = TorchRecords(
+        records,
+        EpochSequence.of(records, order=chosen, seed=seed),
         shard=(hosts, index),
+        batch_size=batch_size,
+        drop_remainder=drop_remainder,
         transform=transform,
+        collate=collate_fn or default_collate,
     )
-
-
-def _nonnegative_int(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name}: expected a whole number, got {value!r}") from None
-    if number < 0:
-        raise ConfigError(f"{name}: expected 0 or more, got {value!r}")
-    return number
+    if start is not None:
+        found.load_state_dict(start)
+    return found
 
 
 def _collatable(value: Any) -> Any:

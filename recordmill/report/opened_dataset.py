@@ -17,7 +17,7 @@ class OpenedDataset(Records):
     def _repr_html_(self) -> str:
         from recordmill.report.notebook import overview_html  # only notebooks need it
 
-        return overview_html(self._location, self._split, features=self._features)
+        return overview_html(self._location, self.split, features=self._features)
 
     def show(self, split: str | None = None, n: int = 24) -> RecordsView:
         """Return a view of the first `n` records, which a notebook shows as HTML.
@@ -32,7 +32,7 @@ class OpenedDataset(Records):
 
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ValueError(f"n: expected a whole number above 0, got {n!r}")
-        split = self._split if split is None else split
+        split = self.split if split is None else split
         return RecordsView(self._location, split, count=n, features=self._features)
 
 

@@ -149,6 +149,82 @@ def test_any_chosen_records_are_read_in_order(
             assert_equal(record, expected(rows[number]))
 
 
+def test_records_are_read_by_the_index_in_any_order(tmp_path, monkeypatch) -> None:
+    make_dataset(tmp_path / "out")
+    records = recordmill.open(tmp_path / "out")
+    expected = [*records.payloads()]
+    ranges = []
+    read_range = Location.read_range
+
+    def noted(self, offset: int, length: int) -> bytes:
+        ranges.append((self.name, offset, length))
+        return read_range(self, offset, length)
+
+    monkeypatch.setattr(Location, "read_range", noted)
+    for numbers in ([], [7, 0, 3, 3, 1], [*range(8)], [*reversed(range(8))]):
+        found = records.payloads_at(np.array(numbers, np.int64))
+        assert found == [expected[number] for number in numbers]
+    ranges.clear()
+    records.payloads_at(np.arange(8))
+    assert [(name, offset) for name, offset, _ in ranges] == [
+        (shard.file, 0)
+        for split in records.manifest.splits.values()
+        for shard in split.shards
+        if shard.records
+    ], "each shard at once"
+    ranges.clear()
+    monkeypatch.setattr(reader, "_NEAR_BYTES", -1)
+    records.payloads_at(np.arange(8))
+    assert len(ranges) == 8
+    for number in (-1, 8):
+        with pytest.raises(IndexError, match="expected records from 0 to 7"):
+            records.payloads_at(np.array([0, number]))
+
+
+def test_gzip_records_are_not_read_by_the_index(tmp_path) -> None:
+    make_dataset(tmp_path / "out", compression="gzip")
+    with pytest.raises(ValueError, match="a gzip shard is read from its start for every record"):
+        recordmill.open(tmp_path / "out").payloads_at(np.array([1]))
+
+
+def test_damage_of_records_that_are_read_by_the_index(tmp_path) -> None:
+    make_dataset(tmp_path / "out")
+    records = recordmill.open(tmp_path / "out")
+    file = tmp_path / "out" / records.place(1).file
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    count = sum(place.file == file.name for place in records.places())
+    with pytest.raises(DatasetDamagedError, match=rf"{file.name}, record {count - 1}: .*; run"):
+        records.payloads_at(np.arange(count))
+    assert len(records.payloads_at(np.arange(count - 1))) == count - 1
+    file.write_bytes(b"")
+    with pytest.raises(DatasetDamagedError, match=rf"{file.name}, record 0: it is missing"):
+        records.payloads_at(np.arange(count))
+
+
+@pytest.mark.parametrize(
+    ("compression", "part", "expected"),
+    [
+        ("none", range(0, 8), [range(0, 3), range(3, 6), range(6, 8)]),
+        ("none", range(1, 5), [range(1, 4), range(4, 5)]),
+        ("none", range(4, 4), []),
+        ("gzip", range(0, 8), [range(0, 3), range(3, 6), range(6, 8)]),
+        ("gzip", range(1, 5), [range(1, 3), range(3, 5)]),
+    ],
+)
+def test_blocks_of_records(compression, part, expected, tmp_path) -> None:
+    make_dataset(tmp_path / "out", compression=compression)
+    records = recordmill.open(tmp_path / "out")
+    assert records.blocks(part, size=3) == expected
+    assert records.blocks(part, size=100) == (
+        expected if compression == "gzip" else [part] * bool(part)
+    )
+    size = sum(path.stat().st_size for path in (tmp_path / "out").glob("*.tfrecord-*"))
+    assert records.mean_bytes == size / 8
+    assert records.layout.record_bytes == size / 8
+    assert records.layout.seekable == (compression == "none")
+
+
 def test_a_range_is_read_in_one_pass_from_its_first_record(tmp_path, monkeypatch) -> None:
     make_dataset(tmp_path / "out")
     shard = tmp_path / "out" / "train.tfrecord-00001-of-00002"

@@ -1,0 +1,62 @@
+"""Reads records at ascending positions of an epoch, window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from recordmill.reading.epoch_order import EpochOrder, Numbers
+from recordmill.reading.reader import Records
+
+
+class EpochReader:
+    """Reads the payloads at positions of an epoch; all those of a window are read at once.
+
+    Uncompressed shards are read by their index. Of gzip shards, a stream stays open at the place
+    where the next window continues.
+    """
+
+    def __init__(self, records: Records, order: EpochOrder) -> None:
+        self._records = records
+        self._order = order
+        self._streams: dict[int, Iterator[tuple[int, bytes]]] = {}  # by shard
+
+    def read(self, positions: Iterable[range]) -> Iterator[tuple[int, bytes]]:
+        """Yield the record number and the payload at each of the ascending positions."""
+        layout = self._order.layout
+        for window in by_window(positions, layout.window):
+            numbers = self._order.record_numbers(window)
+            read = self._records.payloads_at if layout.seekable else self._streamed
+            yield from zip(numbers.tolist(), read(numbers), strict=True)
+
+    def _streamed(self, numbers: Numbers) -> list[bytes]:
+        """Return payloads from streams that are read on, one for each shard."""
+        found: dict[int, bytes] = {}
+        for number in np.sort(numbers).tolist():
+            shard = self._records.shard_of(number)
+            if shard not in self._streams:
+                self._streams[shard] = self._records.rest_of_shard(number)
+            stream = self._streams[shard]
+            found[number] = next(payload for at, payload in stream if at == number)
+            if number + 1 == self._order.layout.starts[shard + 1]:
+                next(stream, None)  # which checks that nothing follows in the file
+        return [found[number] for number in numbers.tolist()]
+
+
+def by_window(positions: Iterable[range], window: int) -> Iterator[Numbers]:
+    """Yield ascending positions, as one array for each window."""
+    held: list[Numbers] = []
+    number = -1
+    for part in positions:
+        rest = part
+        while rest:
+            if held and rest[0] // window != number:
+                yield np.concatenate(held)
+                held = []
+            number = rest[0] // window
+            count = -(-((number + 1) * window - rest[0]) // rest.step)
+            held.append(np.arange(rest.start, rest[:count].stop, rest.step))
+            rest = rest[count:]
+    if held:
+        yield np.concatenate(held)
