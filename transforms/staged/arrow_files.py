@@ -22,15 +22,14 @@ import xxhash
 from recordmill.errors import DamageError
 from recordmill.job.staging import advice_on, to_json
 from recordmill.storage.files import Location, results_of_each, shown
-from recordmill.storage.read_ahead import InputRange, RangesAhead
-from recordmill.storage.storage_errors import raise_storage_errors
 from recordmill.transforms.model import batch
-from recordmill.transforms.staged.mapped_files import open_arrow, read_range
+from recordmill.transforms.staged.mapped_files import open_arrow, read_or_take, read_range
 
 T = TypeVar("T")
 
 PIECE_SUM = 8  # bytes of the checksum that follows a piece
 _LENGTH = struct.Struct("<Q")  # of the header, before it
+_LONGEST = 1 << 26  # bytes of a header; more is damage
 _ALIGNED = 64  # bytes; the Arrow file behind the header starts at a multiple
 _FIRST = 1 << 19  # bytes that are read first: most files are smaller
 _READ = 2 << 20  # bytes of a further read
@@ -132,9 +131,11 @@ def _sum(data: pa.Buffer, start: int, end: int) -> str:
 
 def _stored(place: Location, columns: Collection[str] | None, attempt: int) -> pa.BufferReader:
     """Return an Arrow file of a store, in which only the ranges of some columns are filled."""
-    first = _read_or_take(place, 0, _FIRST, attempt)
+    first = read_or_take(place, 0, _FIRST, again=attempt > 0)
     (length,) = _LENGTH.unpack_from(first)
     end = _LENGTH.size + length
+    if length > _LONGEST:
+        raise ValueError("its header has no valid length")
     if len(first) == _FIRST < end + PIECE_SUM:
         first += place.read_range(_FIRST, end + PIECE_SUM - _FIRST)
     text = first[_LENGTH.size : end]
@@ -188,29 +189,6 @@ def piece_sum(piece: bytes | pa.Buffer) -> bytes:
     return xxhash.xxh3_64_digest(piece)
 
 
-def range_of_piece(place: Location, offset: int, length: int) -> InputRange:
-    """Return the range of a piece of a file in a store, with its checksum."""
-    return InputRange(str(place), None, offset, offset + length + PIECE_SUM)
-
-
-def _read_once(wanted: InputRange) -> bytes:
-    place = Location.parse(wanted.path)
-    return place.store.read_range(place.path, wanted.start, wanted.end - wanted.start)
-
-
-staged_ahead = RangesAhead(_read_once)
-
-
-def _read_or_take(place: Location, offset: int, length: int, attempt: int) -> bytes:
-    """Return a range of a staged file; the first attempt takes it if it was read ahead."""
-    if not place.is_local and not attempt:
-        with raise_storage_errors("read", place):
-            found = staged_ahead.take(InputRange(str(place), None, offset, offset + length))
-        if found is not None:
-            return found
-    return place.read_range(offset, length)
-
-
 def read_piece(place: Location, offset: int, length: int, *, mapped: bool = False) -> pa.Buffer:
     """Read a piece of a staged file, and compare it with the checksum that follows.
 
@@ -227,7 +205,7 @@ def read_piece(place: Location, offset: int, length: int, *, mapped: bool = Fals
         if mapped and place.is_local:
             both = read_range(place, offset, size)
         else:
-            both = pa.py_buffer(_read_or_take(place, offset, size, next(attempts)))
+            both = pa.py_buffer(read_or_take(place, offset, size, again=next(attempts) > 0))
         piece = both.slice(0, length)
         if both.slice(length).to_pybytes() != piece_sum(piece):
             raise ValueError(f"the checksum of the {length:,} bytes from {offset:,} does not match")

@@ -1,18 +1,23 @@
-"""Files in staging that are mapped into memory instead of copied."""
+"""Reads of staged files: local ones are mapped into memory, those of a store can be read ahead."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.storage.files import Location
+from recordmill.storage.read_ahead import InputRange, RangesAhead
 from recordmill.storage.storage_errors import call_with_retries, raise_storage_errors
+
+T = TypeVar("T")
 
 
 def open_arrow(place: Location) -> Any:
@@ -27,6 +32,48 @@ def read_range(place: Location, offset: int, length: int) -> pa.Buffer:
     with _map(place) as file:
         file.seek(offset)
         return file.read_buffer(length)  # the buffer keeps the file mapped
+
+
+def read_ahead(items: Sequence[T], ranges: Iterable[tuple[int, Location, int, int]]) -> Iterable[T]:
+    """Return the items; ranges in a store are read while earlier items are processed.
+
+    `read_or_take` takes these. Iterate over the result as over that of `input_files.read_ahead`.
+
+    ranges: (index of the item, file, offset, length), in the order of the items; all files are on
+      the same filesystem.
+    """
+    left = iter(ranges)
+    first = next(left, None)
+    if first is None or first[1].is_local:
+        return items
+    found = itertools.chain([first], left)
+    wanted = ((index, _range(place, offset, size)) for index, place, offset, size in found)
+    return _ahead.of_items(items, wanted)
+
+
+def read_or_take(place: Location, offset: int, length: int, *, again: bool = False) -> bytes:
+    """Return up to `length` bytes at `offset`, if possible those of `read_ahead`.
+
+    again: whether these were damaged, so that the file is read.
+    """
+    if not place.is_local and not again:
+        with raise_storage_errors("read", place):
+            found = _ahead.take(_range(place, offset, length))
+        if found is not None:
+            return found
+    return place.read_range(offset, length)
+
+
+def _range(place: Location, offset: int, length: int) -> InputRange:
+    return InputRange(str(place), None, offset, offset + length)
+
+
+def _read_once(wanted: InputRange) -> bytes:
+    place = Location.parse(wanted.path)
+    return place.store.read_range(place.path, wanted.start, wanted.end - wanted.start)
+
+
+_ahead = RangesAhead(_read_once)
 
 
 def map_array(place: Location, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -22,13 +22,8 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import results_of_each
 from recordmill.tfrecord.flat_arrays import stable_order
 from recordmill.transforms.model import batch, limits
-from recordmill.transforms.staged.arrow_files import (
-    PIECE_SUM,
-    piece_sum,
-    range_of_piece,
-    read_piece,
-    staged_ahead,
-)
+from recordmill.transforms.staged import mapped_files
+from recordmill.transforms.staged.arrow_files import PIECE_SUM, piece_sum, read_piece
 
 T = TypeVar("T")
 
@@ -156,12 +151,10 @@ def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterab
 
     Iterate over the result as over that of `input_files.read_ahead`.
     """
-    if staging.root.is_local:
-        return groups
     ranges = (
-        (index, range_of_piece(staging.place(name), offset, length))
+        (index, staging.place(name), offset, length + PIECE_SUM)
         for index, pieces in enumerate(groups)
         for _, name, offset, length in pieces
         if name
     )
-    return staged_ahead.of_items(groups, ranges)
+    return mapped_files.read_ahead(groups, ranges)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
-from recordmill.transforms.staged import arrow_files, spill
+from recordmill.transforms.staged import mapped_files, spill
 from recordmill.transforms.staged.arrow_files import PIECE_SUM
 from recordmill.transforms.writing.shard_rows import sort_block
 
@@ -135,7 +135,7 @@ def test_pieces_that_are_read_ahead_are_read_once(store, stored):
     ]
     assert found == [[[f"{f}-{i}" for i in range(b, 30, 3)] for f in range(2)] for b in range(3)]
     assert [one.operation for one in store.requests] == ["GET"] * 6
-    assert arrow_files.staged_ahead._begun == {}
+    assert mapped_files._ahead._begun == {}
 
 
 def test_a_damaged_piece_that_was_read_ahead_is_read_again(store, stored):

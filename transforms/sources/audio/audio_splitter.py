@@ -35,6 +35,7 @@ from recordmill.transforms.sources.splitters.split_files import (
     Section,
     Splitter,
 )
+from recordmill.transforms.staged.mapped_files import read_ahead, read_or_take
 
 AT = "__at__"  # int64: offset of the samples of a clip in the staged file
 REAL = "__real__"  # int64: samples without padding
@@ -124,12 +125,11 @@ def read_clips(rows: pa.RecordBatch) -> Iterator[Sound]:
       RunError: A staged file is missing or has changed.
     """
     names = (batch.PATH, FORMAT, batch.CONTENT, *_NUMBERS)
-    for path, form, content, size, at, real, channels, rate, start in zip(
-        *(rows[name].to_pylist() for name in names), strict=True
-    ):
-        place = Location.parse(path)
+    clips = [*zip(*(rows[name].to_pylist() for name in names), strict=True)]
+    ranges = ((row, Location.parse(one[0]), one[4], one[3]) for row, one in enumerate(clips))
+    for path, form, content, size, at, real, channels, rate, start in read_ahead(clips, ranges):
         try:
-            data = place.read_range(at, size)
+            data = read_or_take(Location.parse(path), at, size)
         except MissingError:
             data = b""
         samples = np.frombuffer(data[: size if len(data) == size else 0], np.float32)

@@ -27,6 +27,7 @@ from recordmill.transforms.model.source import ListingPart
 from recordmill.transforms.sources.splitters.collector import Collector
 from recordmill.transforms.sources.video.clip_plan import Clip
 from recordmill.transforms.sources.video.frame_encoder import EncodedFrame
+from recordmill.transforms.staged.mapped_files import read_ahead, read_or_take
 
 STARTS = "__starts__"  # lists of int64: offset of each frame in the staged file
 LENGTHS = "__lengths__"  # lists of int64: bytes of each frame
@@ -136,13 +137,13 @@ def read_frames(rows: pa.RecordBatch, *, frames: Sequence[int] | None = None) ->
       RunError: a staged file is missing or has changed.
     """
     columns = (batch.PATH, STARTS, LENGTHS, batch.CONTENT)
+    clips = [*zip(*(rows[name].to_pylist() for name in columns), strict=True)]
+    stored = [_StoredClip.of(path, starts, lengths, frames) for path, starts, lengths, _ in clips]
+    ranges = ((row, one.file, *one.range) for row, one in enumerate(stored))
     found = []
-    for path, starts, lengths, content in zip(*(rows[n].to_pylist() for n in columns), strict=True):
-        place = Location.parse(path)
-        if frames is not None:
-            starts, lengths = ([values[n] for n in frames] for values in (starts, lengths))
+    for (path, _, _, content), one in zip(clips, read_ahead(stored, ranges), strict=True):
         try:
-            clip = _frames(place, starts, lengths)
+            clip = one.read()
         except MissingError:
             clip = []
         if not clip or (frames is None and _hash(_digests(clip)) != content):
@@ -151,14 +152,39 @@ def read_frames(rows: pa.RecordBatch, *, frames: Sequence[int] | None = None) ->
     return found
 
 
-def _frames(place: Location, starts: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
-    """Read frames in one request, because they are close together."""
-    begin = min(starts)
-    data = place.read_range(begin, max(map(operator.add, starts, lengths)) - begin)
-    return [
-        data[start - begin : start - begin + length]
-        for start, length in zip(starts, lengths, strict=True)
-    ]
+class _StoredClip(NamedTuple):
+    """The frames of a clip in a staged file, which are close together."""
+
+    file: Location
+    starts: Sequence[int]
+    lengths: Sequence[int]
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        starts: Sequence[int],
+        lengths: Sequence[int],
+        frames: Sequence[int] | None,
+    ) -> _StoredClip:
+        """Return some frames of a clip; all if `frames` is None."""
+        if frames is not None:
+            starts, lengths = ([values[n] for n in frames] for values in (starts, lengths))
+        return cls(Location.parse(path), starts, lengths)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Offset and length of all of them."""
+        begin = min(self.starts)
+        return begin, max(map(operator.add, self.starts, self.lengths)) - begin
+
+    def read(self) -> list[bytes]:
+        begin, length = self.range
+        data = read_or_take(self.file, begin, length)
+        return [
+            data[start - begin : start - begin + length]
+            for start, length in zip(self.starts, self.lengths, strict=True)
+        ]
 
 
 def _digests(frames: Sequence[bytes]) -> npt.NDArray[np.uint64]:
