@@ -2,6 +2,7 @@
 
     python -m benchmarks.stores                          2,000 photos, 20 ms, 3 runs of each
     python -m benchmarks.stores --photos 400 --latency 50 --runs 1 --forms folder,tar
+    python -m benchmarks.stores --latency 50 --lost 1    closes 1 % of connections without an answer
 
 The store is that of the tests (`tests.s3_store`), in a process of its own, which answers each
 request after the latency. Forms of input: a folder of copies of real photos under new names, the
@@ -40,6 +41,7 @@ from tests.s3_store import S3Store
 KEY = "benchmark"
 _SECONDS = 7.0  # of 2,000 photos at 20 ms
 _RATIO = 1.3  # of other forms and more photos: seconds over those from disk to disk
+_RATIO_OF_LOST = 2.0  # the same, if requests are lost
 _FEW = 2000  # photos
 _REQUESTS = 1.1  # for a photo
 _MEMORY = 200.0  # MiB more than from disk
@@ -93,8 +95,8 @@ _FORMS = {
 }
 
 
-def serve(folder: pathlib.Path, latency: float) -> None:
-    """Serve the files of a folder.
+def serve(folder: pathlib.Path, latency: float, *, lost: float) -> None:
+    """Serve the files of a folder. lost: percent of requests without an answer.
 
     Answer each line of stdin with the CPU time and the requests since the last one.
     """
@@ -104,6 +106,7 @@ def serve(folder: pathlib.Path, latency: float) -> None:
             if path.is_file():
                 store.put(f"bucket/{_INPUT}{path.relative_to(folder)}", path.read_bytes())
         store.delay = latency
+        store.lost_every = round(100 / lost) if lost else 0
         print(store.address, flush=True)
         cpu = time.process_time()
         for _ in sys.stdin:
@@ -171,23 +174,24 @@ def main() -> None:
     )
     parser.add_argument("--photos", type=int, default=2000)
     parser.add_argument("--latency", type=float, default=20, help="milliseconds")
+    parser.add_argument("--lost", type=float, default=0, help="percent of requests")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--forms", default=",".join(_FORMS))
     parser.add_argument("--serve", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve is not None:
-        serve(options.serve, options.latency / 1000)
+        serve(options.serve, options.latency / 1000, lost=options.lost)
         return
     two_cores()
-    print(f"{options.photos:,} photos, {options.latency:g} ms, on {machine()}\n")
+    lost = f", {options.lost:g} % lost" if options.lost else ""
+    print(f"{options.photos:,} photos, {options.latency:g} ms{lost}, on {machine()}\n")
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
         (folder / "input").mkdir()
         for form in map(_FORMS.__getitem__, options.forms.split(",")):
             form.make(options.photos, folder / "input" / form.name)
-        command = python(
-            "benchmarks.stores", "--serve", folder / "input", "--latency", options.latency
-        )
+        served = ("--serve", folder / "input", "--latency", options.latency, "--lost", options.lost)
+        command = python("benchmarks.stores", *served)
         with started(command) as store:
             compare(folder, store, options)
 
@@ -233,11 +237,12 @@ def compare(folder: pathlib.Path, store: Store, options: argparse.Namespace) -> 
         if source == "disk":
             continue
         alone = f"{form}: disk to disk"
-        if _FORMS[form].options == _PHOTOS and options.photos <= _FEW:
+        if _FORMS[form].options == _PHOTOS and options.photos <= _FEW and not options.lost:
             bars.append(bar(f"{way}, seconds", wall, at_most=_SECONDS))
         else:
             ratio = wall / seconds[alone]
-            bars.append(bar(f"{way}, seconds over disk to disk", ratio, at_most=_RATIO))
+            most = _RATIO_OF_LOST if options.lost else _RATIO
+            bars.append(bar(f"{way}, seconds over disk to disk", ratio, at_most=most))
         more = peaks[way] - peaks[alone]
         bars.append(bar(f"{way}, MiB more than from disk", more, at_most=_MEMORY))
         if form == "folder":

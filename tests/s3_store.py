@@ -74,6 +74,8 @@ class S3Store:
         self.requests: list[Request] = []
         self.faults: dict[str, tuple[str, int]] = {}
         self.status, self.delay = 0, 0.0  # see `answering`
+        self.lost_every = 0  # of this many requests, one gets no answer; 0 loses none
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
         self._names: list[str] = []  # of the objects, sorted
@@ -123,6 +125,10 @@ class S3Store:
         with self._lock:
             if self._objects.pop(name, None) is not None:
                 del self._names[bisect.bisect_left(self._names, name)]
+
+    def is_lost(self) -> bool:
+        """Return whether a request gets no answer."""
+        return self.lost_every > 0 and next(self._numbers) % self.lost_every == 0
 
     def take_fault(self, name: str) -> str:
         """Return the kind of fault for a GET, or ''."""
@@ -181,6 +187,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
         content = self._read()
         time.sleep(store.delay)
+        if store.is_lost():
+            self.close_connection = True
+            return
         given = re.search("Credential=([^/]*)/", self.headers.get("Authorization", ""))
         if store.status:
             self._send_error(store.status, "SlowDown")
