@@ -359,8 +359,13 @@ class TextFile:
     @functools.cached_property
     def _head(self) -> bytes:
         """The first bytes, decompressed but not decoded."""
-        with self.origin.parsing(), self._opened() as file:
-            head: bytes = file.read(_FIRST_READ)
+        with self.origin.parsing():
+            is_stored = self.origin.mtime is not None and not self.origin.place.is_local
+            if is_stored and self._whole is None and not self.streamed:
+                head = _head_of(self.origin)
+            else:
+                with self._opened() as file:
+                    head = file.read(_FIRST_READ)
         refuse_other_content(head, f"the {self.origin.noun} {self.origin.place}")
         if self.file_format.encoding == UTF8 and (wide := wide_encoding(head)) is not None:
             raise Utf16Error(
@@ -395,14 +400,10 @@ class TextFile:
         return ends_lines_with_cr(self._head)
 
     def _chunks(self, start: int, end: int | None) -> Iterator[bytes]:
-        with self.origin.parsing(), self._reread() as file:
-            if self.streamed:
-                chunks: Iterable[bytes] = _read(file)
-                if self.file_format.encoding != UTF8:
-                    chunks = decoded_chunks(chunks, self.file_format.encoding)
-            else:
-                file.seek(start)
-                chunks = _read(file, None if end is None else end - start)
+        with self.origin.parsing():
+            chunks: Iterable[bytes] = self._stored_chunks(start, end)
+            if self.streamed and self.file_format.encoding != UTF8:
+                chunks = decoded_chunks(chunks, self.file_format.encoding)
             marked = start == 0 and (self.streamed or self.file_format.encoding == UTF8)
             skip = self.file_format.skip_rows if self.streamed else 0
             for chunk in chunks:
@@ -414,6 +415,19 @@ class TextFile:
                     begin, skip = _after_lines(text, skip)
                     text = text[begin:]
                 yield text
+
+    def _stored_chunks(self, start: int, end: int | None) -> Iterator[bytes]:
+        """Yield the bytes of the file, which is opened only if `_head` does not hold them."""
+        size = _FIRST_READ
+        if not self.streamed and not start and end is None:
+            yield self._head
+            if self._is_small:
+                return
+            start, size = len(self._head), limits.BATCH_BYTES
+        with self._reread() as file:
+            if not self.streamed:
+                file.seek(start)
+            yield from _read(file, None if end is None else end - start, first=size)
 
     def _reread(self) -> contextlib.AbstractContextManager[Any]:
         """Open the file, of which the beginning was read."""
@@ -463,8 +477,16 @@ def _after_lines(text: bytes, count: int) -> tuple[int, int]:
     return end, 0
 
 
-def _read(file: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    size = _FIRST_READ if length is None else limits.BATCH_BYTES
+@functools.lru_cache(maxsize=4)
+def _head_of(origin: Origin) -> bytes:
+    """Return the first bytes of a listed file in a store; a worker reads several sections of it."""
+    with origin.open() as file:
+        return file.read(_FIRST_READ)
+
+
+def _read(file: BinaryIO, length: int | None, *, first: int) -> Iterator[bytes]:
+    """Yield the next `length` bytes, or all. first: bytes of the first read of all."""
+    size = first if length is None else limits.BATCH_BYTES
     while length is None or length:
         data = file.read(size if length is None else min(size, length))
         if not data:
