@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
-from recordmill.job.staging import Verdict, reject_line, to_json
+from recordmill.job.staging import Verdict, to_json
 from recordmill.notes import first_failing, join_left_unread
 from recordmill.option_names import option_name
 from recordmill.transforms.analyze import AnalyzedBatches
@@ -98,7 +98,7 @@ def _plan(
     if plan_only:
         checked = excluded_from(plan.parts, staging=run.staging)[0]
         rejects = sorted([*(() if listing is None else listing.rejects), *checked])
-        run.staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
+        run.staging.write_rejects(rejects)
     if plan.verdict is not None:
         run.staging.write_verdict(plan.verdict)
     elif plan_only:

@@ -16,7 +16,7 @@ from recordmill.errors import ConfigError, RunError
 from recordmill.format.dataset_card import DatasetCard
 from recordmill.format.file_info import FileInfo, stream_info
 from recordmill.format.file_names import index_name
-from recordmill.format.manifest import JOB, MANIFEST, JobContent, Manifest, load
+from recordmill.format.manifest import JOB, MANIFEST, JobContent, Manifest
 from recordmill.format.metadata_files import add_metadata
 from recordmill.job import publishing
 from recordmill.job.staging import Staging, to_json
@@ -50,9 +50,10 @@ class Published:
     @classmethod
     def find(cls, output: Location) -> Published | None:
         """Return the dataset in a folder, or None."""
-        if not (output / MANIFEST).exists():
+        content = (output / MANIFEST).read_if_exists()
+        if content is None:
             return None
-        manifest = load(output)
+        manifest = Manifest.from_bytes(content)
         return cls(
             output=output, manifest=manifest, job=Staging(output).read_json(JOB, JobContent) or {}
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import platform
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ from recordmill.pipelines.options.common.card import read_card
 from recordmill.pipelines.options.common.config import CommonConfig
 from recordmill.pipelines.options.common.labels_file import read_labels
 from recordmill.runners.beam_patches import permanent_imports
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, results_of, shown
 from recordmill.storage.redaction import redact_uris
 from recordmill.transforms.advice.input_names import input_notes
 from recordmill.transforms.advice.readings import reading_advice
@@ -113,16 +114,20 @@ class Job:
         self._listed_classes: Mapping[str, int] = {}
         self._reuse: FramePlaces | None = None
         self._numbers = ClassNumbers()
+        self._has_checked_output = False
 
     def check_output(self) -> None:
-        """Check that a dataset can be written to the output.
+        """Check that a dataset can be written to the output; once, because it takes requests.
 
         Raises:
           ConfigError: the output is a file, lies in the input, or holds other files.
         """
+        if self._has_checked_output:
+            return
         for one in self.config.input:
             check_not_nested(Location.parse(one.path), self.output)
         publishing.check_output_folder(self.output)
+        self._has_checked_output = True
 
     def run(
         self,
@@ -253,9 +258,13 @@ class Job:
             return JobOutcome(status="published", leftovers=str(error))
 
     def _outcome(self) -> JobOutcome:
-        verdict = self.staging.verdict()
-        plan = self.staging.read_json("plan.json", PlanContent)
-        rejects = self.staging.rejects()
+        staging = self.staging
+        verdict, plan, rejects = results_of(
+            staging.verdict,
+            functools.partial(staging.read_json, "plan.json", PlanContent),
+            staging.rejects,
+            at=staging.root,
+        )
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
         facts = self._interpretation
         outcome = JobOutcome(

@@ -346,7 +346,7 @@ def read_manifest(dataset: Location) -> bytes:
     location = dataset / MANIFEST
     content = location.read_if_exists()
     if content is None:
-        if dataset.exists() and not dataset.is_dir():
+        if dataset.is_file():
             raise ManifestError(
                 f"no dataset: {shown(dataset)} is a file. recordmill.read reads a TFRecord file,"
                 " and `recordmill adopt` makes a dataset of TFRecord files"

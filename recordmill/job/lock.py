@@ -124,9 +124,9 @@ def record_cluster_job(folder: Location, job: ClusterJob) -> None:
 def cluster_job(folder: Location) -> ClusterJob | None:
     """Return the recorded job of the output; None if there is none."""
     place = folder / CLUSTER_JOB
-    if not place.exists():
+    content = place.read_if_exists()
+    if content is None:
         return None
-    content = place.read_bytes()
     with damage_of(shown(place), advice="delete it if that job has ended"):
         found = read_as(ClusterJob, parse_json(content))
         if re.fullmatch("[0-9a-f]{32}", found.job) is None:
@@ -163,7 +163,7 @@ def _running_job(
 def _claim(folder: Location) -> Iterator[None]:
     claim = Claim(folder)
     # The last object of a folder leaves an empty one when it is deleted, for the folder around it.
-    empty = (folder,) if folder.parent.exists() else (folder, folder.parent)
+    empty = (folder,) if folder.parent.is_dir() else (folder, folder.parent)
 
     def release() -> None:
         claim.end()

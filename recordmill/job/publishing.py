@@ -19,6 +19,7 @@ of the first; the one that changes the output first withdraws the intent of the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Collection, Mapping
 from typing import Annotated
@@ -34,6 +35,8 @@ from recordmill.storage.files import (
     StorageError,
     for_each,
     move_or_copy,
+    results_of,
+    results_of_each,
     shown,
     sync_folders,
 )
@@ -46,14 +49,14 @@ def check_output_folder(output: Location) -> None:
     Raises:
       ConfigError: it is a file, or holds anything else.
     """
-    if not output.exists():
+    if not output.is_dir():
+        if output.is_file():
+            raise ConfigError(
+                f"{option_name('output')}: expected a folder, got the file {shown(output)}"
+            )
         _check_parent(output)
         return
-    if not output.is_dir():
-        raise ConfigError(
-            f"{option_name('output')}: expected a folder, got the file {shown(output)}"
-        )
-    if (output / FOLDER).exists():
+    if (output / FOLDER).is_dir():
         return
     if (output / MANIFEST).exists():
         try:
@@ -127,12 +130,10 @@ def publish(staging: Staging) -> None:
     Raises:
       RunError: a file of the new dataset is missing in staging.
     """
-    manifest = _staged_manifest(staging)
+    manifest, old, new = _staged(staging)
     assert manifest is not None, "stage_files comes first"
-    new = _staged_files(staging, manifest)
     sync_folders(new.values(), top=staging.output.parent)
-    missing = _missing(new.values())
-    old = staging.read_json(INTENT, _FileNames)
+    missing = _missing(new.values(), at=staging.root)
     if old is None:
         # Once the intent is written, a file that is missing in staging counts as already moved.
         if missing:
@@ -181,11 +182,16 @@ def replace_files(staging: Staging, manifest: Manifest, files: Mapping[str, byte
 
 def _old_files(staging: Staging) -> set[str]:
     """Return the files of an earlier dataset, or of an interrupted publishing of another job."""
+    output = staging.output
     old: set[str] = set()
-    with contextlib.suppress(ManifestError):  # without a valid manifest no files are known
-        old.update(load(staging.output).paths())
-    for other in jobs(staging.output):
-        intent = other.read_json(INTENT, _FileNames)
+    content, others = results_of(
+        (output / MANIFEST).read_if_exists, lambda: [*jobs(output)], at=output
+    )
+    if content is not None:
+        with contextlib.suppress(ManifestError):  # without a valid manifest no files are known
+            old.update(Manifest.from_bytes(content).paths())
+    intents = results_of_each(lambda job: job.read_json(INTENT, _FileNames), others, at=output)
+    for other, intent in zip(others, intents, strict=True):
         if intent is not None:
             manifest = _staged_manifest(other)
             old.update(intent)
@@ -225,7 +231,7 @@ def swept_manifest(staging: Staging) -> Manifest | None:
 
     A runner that retries the last steps of such a job finds nothing left to do.
     """
-    if staging.root.exists() or not (staging.output / MANIFEST).exists():
+    if staging.root.is_dir() or not (staging.output / MANIFEST).exists():
         return None
     return load(staging.output)
 
@@ -241,13 +247,11 @@ def sweep(staging: Staging) -> str:
 
 def finish(staging: Staging) -> None:
     """Perform steps 3 to 6, after the intent is written; can be repeated at any point."""
-    manifest = _staged_manifest(staging)
+    manifest, old, new = _staged(staging)
     if manifest is None:  # already moved by step 6
         staging.output.sync_folder()
         return
-    new = _staged_files(staging, manifest)
-    old = staging.read_json(INTENT, _FileNames)
-    bring(staging, new, missing=_missing(new.values()), old=old)
+    bring(staging, new, missing=_missing(new.values(), at=staging.root), old=old or ())
 
 
 def bring(
@@ -286,11 +290,14 @@ def bring(
     output.sync_folder()
 
 
-def _missing(places: Collection[Location]) -> set[Location]:
+def _missing(places: Collection[Location], *, at: Location) -> set[Location]:
     """Return the files that do not exist, by listing their folders."""
+    folders = [*{place.parent for place in places}]
     found = {
-        folder: {entry.name for entry in folder.list_if_exists()}
-        for folder in {place.parent for place in places}
+        folder: {entry.name for entry in entries}
+        for folder, entries in zip(
+            folders, results_of_each(Location.list_if_exists, folders, at=at), strict=True
+        )
     }
     return {place for place in places if place.name not in found[place.parent]}
 
@@ -307,9 +314,24 @@ _FileNames = list[Annotated[str, Checked(_file_name)]]
 _StagedNames = dict[Annotated[str, Checked(checked_name)], Annotated[str, Checked(checked_name)]]
 
 
-def _staged_files(staging: Staging, manifest: Manifest) -> dict[str, Location]:
-    """Return {name: place in staging} of the files of a dataset."""
-    named = {} if staging.root.can_move else staging.read_json(STAGED, _StagedNames) or {}
+def _staged(
+    staging: Staging,
+) -> tuple[Manifest | None, list[str] | None, dict[str, Location]]:
+    """Return the staged manifest, the intent, and {name: place in staging} of the files."""
+    manifest, intent, named = results_of(
+        functools.partial(_staged_manifest, staging),
+        functools.partial(staging.read_json, INTENT, _FileNames),
+        lambda: None if staging.root.can_move else staging.read_json(STAGED, _StagedNames),
+        at=staging.root,
+    )
+    places = {} if manifest is None else _staged_files(staging, manifest, named or {})
+    return manifest, intent, places
+
+
+def _staged_files(
+    staging: Staging, manifest: Manifest, named: Mapping[str, str]
+) -> dict[str, Location]:
+    """Return {name: place in staging} of the files of a dataset. named: the content of `STAGED`."""
     beside = {*manifest.files, JOB, MANIFEST, RECIPES}
 
     def usual(name: str) -> str:

@@ -67,7 +67,7 @@ from recordmill.job.input_facts import NO_FACTS, InputFacts
 from recordmill.notes import Note
 from recordmill.option_checks import Between
 from recordmill.option_names import option_name
-from recordmill.storage.files import DirectoryEntry, Location, shown
+from recordmill.storage.files import DirectoryEntry, Location, for_each, shown
 
 FOLDER = ".recordmill"
 INTENT = "intent.json"
@@ -410,6 +410,11 @@ class Staging:
         found: Verdict | None = self.read_json("verdict.json", Verdict)
         return found
 
+    def write_rejects(self, rejects: Sequence[Reject]) -> None:
+        """Store all rejects of a finished run, if there are any; `begin` has deleted others."""
+        if rejects:
+            self.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
+
     def rejects(self) -> tuple[Reject, ...]:
         """Return all rejects of a finished run, sorted by key."""
         place = self.place("rejects.jsonl")
@@ -425,7 +430,7 @@ class Staging:
 
         It stays if it is of an earlier run, or has a finished shard.
         """
-        fresh = not self.root.exists()
+        fresh = not self.root.is_dir()
         try:
             yield
         except ConfigError:
@@ -453,8 +458,8 @@ class Staging:
         """Delete the staging folders of all jobs of the output; the lock beside them stays."""
         folders = list(jobs(self.output))
         for job in folders:  # first, so that no run continues from a half deleted folder
-            for name in (INTENT, "listing.json"):
-                job.place(name).delete(missing_ok=True)
+            first = [job.place(name) for name in (INTENT, "listing.json")]
+            for_each(lambda place: place.delete(missing_ok=True), first, at=job.root)
         for job in folders:
             job.root.delete_tree()
 

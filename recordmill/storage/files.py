@@ -21,7 +21,7 @@ import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -210,9 +210,15 @@ class Location:
 
     def is_dir(self) -> bool:
         """Return whether there is a folder."""
+        return self._is_kind("dir")
+
+    def is_file(self) -> bool:
+        """Return whether there is a file."""
+        return self._is_kind("file")
+
+    def _is_kind(self, kind: Kind) -> bool:
         with raise_storage_errors("access", self):
-            found = call_with_retries(self.store.stat, self.path)
-            return found is not None and found.kind == "dir"
+            return call_with_retries(self.store.is_kind, self.path, kind)
 
     def size(self) -> int:
         """Return the size of the file in bytes."""
@@ -413,6 +419,14 @@ def results_of_each(
                 begun.extend(pool.submit(call, item) for item in itertools.islice(left, 1))
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def results_of(*calls: Callable[[], Any], at: Location) -> list[Any]:
+    """Return the results of calls, which run in parallel in a store.
+
+    at: as in `results_of_each`.
+    """
+    return [*results_of_each(lambda call: call(), calls, at=at)]
 
 
 def move_or_copy(files: Mapping[Location, Location]) -> None:

@@ -30,6 +30,10 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def is_kind(self, path: str, kind: Kind) -> bool:
+        entry = self.stat(path)
+        return entry is not None and entry.kind == kind
+
     def list_dir(self, path: str) -> list[DirectoryEntry]:
         entries = []
         with os.scandir(path) as found:

@@ -26,6 +26,7 @@ from recordmill.storage.storage_errors import http_status, raise_as_pyarrow
 from recordmill.storage.stores import (
     ArrowFiles,
     DirectoryEntry,
+    Kind,
     Lister,
     RangeStream,
     shortened,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 STALL_SECONDS = 30.0  # without a byte, until a request has failed
 _CONNECT_SECONDS = 5.0
 _FIRST = 1 << 20  # bytes of an object that are read when it is opened
+_KEYS = 1000  # deleted by a request
 _LONGEST = datetime.timedelta(days=1)  # of a request that makes progress
 # pyarrow does not use the proxies of the environment.
 _NO_PROXY: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
@@ -101,6 +103,24 @@ class S3Files(ArrowFiles):
         ahead = SequentialReads(read, functools.partial(self.read_range, path), size)
         return cast(BinaryIO, RangeStream(ahead.read, size, ahead.close))
 
+    def is_kind(self, path: str, kind: Kind) -> bool:
+        """Return whether there is an object, or a folder, with one request; pyarrow needs two."""
+        client = self._open_client() if path and _is_plain(path) else None
+        if client is not None:
+            import obstore
+
+            key = self.path(path).partition("/")[2]
+            try:
+                if kind == "dir":
+                    return bool(next(iter(obstore.list(client, key)), ()))
+                obstore.head(client, key)
+            except (OSError, obstore.exceptions.BaseError) as error:
+                if kind == "file" and http_status(error) == 404:
+                    return False
+            else:
+                return True
+        return super().is_kind(path, kind)
+
     def delete(self, path: str) -> None:
         """Delete an object.
 
@@ -125,7 +145,7 @@ class S3Files(ArrowFiles):
             folder = self.path(path).partition("/")[2]
             has_marker = False
             with contextlib.suppress(OSError, obstore.exceptions.BaseError):
-                for some in obstore.list(client, folder):
+                for some in obstore.list(client, folder, chunk_size=_KEYS):
                     keys = [one["path"] for one in some]
                     obstore.delete(client, keys)
                     has_marker |= folder in keys  # FOLDER/, a name that obstore does not accept

@@ -53,6 +53,7 @@ class Store(Protocol):
     """Operations on paths. They raise OSError or pa.ArrowException; `Location` converts these."""
 
     def stat(self, path: str) -> DirectoryEntry | None: ...
+    def is_kind(self, path: str, kind: Kind) -> bool: ...
     def list_dir(self, path: str) -> list[DirectoryEntry]: ...
     def open_input(self, path: str) -> BinaryIO: ...
     def open_output(self, path: str) -> BinaryIO: ...
@@ -99,6 +100,10 @@ class ArrowFiles:
             if self._is_s3 and not entry.mtime_ns:
                 raise _no_size()
         return entry
+
+    def is_kind(self, path: str, kind: Kind) -> bool:
+        entry = self.stat(path)
+        return entry is not None and entry.kind == kind
 
     def _check_empty(self, path: str) -> None:
         """Check that a file is empty: pyarrow takes a length that is missing in the answer for 0.

@@ -17,6 +17,7 @@ import pyarrow as pa
 from recordmill.checking.repeated_content import (
     COLUMNS,
     NAMES,
+    Suspects,
     UInt64Array,
     content_halves,
     records_with,
@@ -33,6 +34,7 @@ from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.spill import Piece
 
 _HASHES = ("copy", "content")
+_INDEXES = 4  # read at the same time from a store
 _UNREAD: Piece = (b"", "", 0, 0)
 
 # (split, name of the index, sorted first halves of hashes; none if the index is to be read)
@@ -84,15 +86,21 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
         halves[one] = content_halves(index)
     records = sum(map(len, halves.values()))
     repeated = repeated_halves(np.concatenate(list(halves.values())))
-    suspects = []
-    for split, name in sorted(halves) if len(repeated) else ():
-        found = halves.pop((split, name))
-        if name in indexes or _have_any(found, repeated):
-            place = staging.place(name)
-            index = indexes.pop(name) if name in indexes else _read(place)
-            read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
-            suspects.append(records_with(index, repeated, split=split, read_names=read_names))
-            del index
+    suspected = [
+        one
+        for one in sorted(halves if len(repeated) else ())
+        if one[1] in indexes or _have_any(halves[one], repeated)
+    ]
+    del halves
+
+    def read_suspects(one: tuple[str, str]) -> Suspects:
+        split, name = one
+        place = staging.place(name)
+        index = indexes.pop(name) if name in indexes else _read(place)
+        read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
+        return records_with(index, repeated, split=split, read_names=read_names)
+
+    suspects = list(results_of_each(read_suspects, suspected, at=staging.root, most=_INDEXES))
     report, lines = report_on(records, repeated, suspects)
     if report.leaks.contents or report.conflicts.contents:
         place = staging.place(_lines_file(bucket))

@@ -79,7 +79,7 @@ def store_artifacts(
             continue
         sha256 = hashlib.sha256(content).hexdigest()
         place = staging.place(f"artifacts/{sha256[:16]}/{name.rpartition('/')[2]}")
-        if not place.exists():
+        if not place.is_file():
             place.parent.make_dirs()
             place.write_bytes(content)
         stored[name] = Artifact(path=str(place), sha256=sha256)

@@ -9,7 +9,7 @@ from recordmill.job.staging import StagedPart, Staging
 from recordmill.notes import Note
 from recordmill.transforms.checks.near_matches import GroupCounts, read_summary
 from recordmill.transforms.sources.row_formats.reading.row_file import COPIES
-from recordmill.transforms.staged.listing import NO_LISTING, read_left_out, read_skipped
+from recordmill.transforms.staged.listing import read_left_out, read_skipped
 
 _SHOWN = 3  # classes, or splits, in the note
 
@@ -51,15 +51,14 @@ def duplicate_notes(parts: Iterable[StagedPart], staging: Staging) -> Iterator[N
 
 
 def copies_notes(
-    parts: Iterable[StagedPart], staging: Staging, *, are_made: bool
+    parts: Iterable[StagedPart], staging: Staging, *, listed: int, are_made: bool
 ) -> Iterator[Note]:
     """Yield a note on copies of records in datasets of the input, which are not read.
 
-    are_made: whether balancing makes copies in this run.
+    listed: copies that were left out of the listing. are_made: whether balancing makes copies in
+      this run.
     """
-    listing = staging.listing() or NO_LISTING
-    count = listing.filtered.get(COPIES, 0)
-    count += sum(read_skipped(part, staging=staging).get(COPIES, 0) for part in parts)
+    count = listed + sum(read_skipped(part, staging=staging).get(COPIES, 0) for part in parts)
     if count:
         were = "copy of a record was" if count == 1 else "copies of records were"
         again = "balancing makes its own" if are_made else "--balance oversample makes copies again"

@@ -35,6 +35,7 @@ from recordmill.transforms.planning.refusals import (
     unusable_splits,
 )
 from recordmill.transforms.planning.survey import Survey
+from recordmill.transforms.sources.row_formats.reading.row_file import COPIES
 from recordmill.transforms.sources.row_formats.where.condition_syntax import WHERE
 from recordmill.transforms.staged.listing import NO_LISTING, excluded_from, read_skipped
 from recordmill.transforms.windowing.series_report import SeriesReport
@@ -216,7 +217,12 @@ def make_plan(
             *(one.note for one in named if one.note is not None and survey.counts),
             *plan_notes(survey, quotas, labels, left_out, run, series),
             *duplicate_notes(parts, run.staging),
-            *copies_notes(parts, run.staging, are_made=_makes_copies(survey, quotas)),
+            *copies_notes(
+                parts,
+                run.staging,
+                listed=listing_filtered.get(COPIES, 0),
+                are_made=_makes_copies(survey, quotas),
+            ),
             *notes_on_compared(survey, run),
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from recordmill.job.publishing import check_output_folder
 from recordmill.job.staging import Listing, StagedPart, Staging, advice_on, to_json
 from recordmill.notes import Note
 from recordmill.processes import environment
-from recordmill.storage.files import Location, MissingError, shown
+from recordmill.storage.files import Location, MissingError, results_of, results_of_each, shown
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.data_type import RowCheck
 from recordmill.transforms.model.label_lists import held
@@ -40,6 +41,7 @@ SYSTEM = (
 )
 
 # Folders of files that were derived from the rows of the listing.
+_PARTS = 4  # read at the same time from a store
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
     *("decided", "binned", "strata", "spill", "profiles", "labels"),
@@ -175,14 +177,17 @@ class _ListedParts:
     staging: Staging
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return (read_part(part.name, staging=self.staging) for part in self.listing.parts)
+        read = functools.partial(read_part, staging=self.staging)
+        names = [part.name for part in self.listing.parts]
+        return results_of_each(read, names, at=self.staging.root, most=_PARTS)
 
 
 def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
     """Return {class: number of rows that have it} of a listing."""
     counts: Counter[str] = Counter()
-    for part in listing.parts:
-        rows = read_part(part.name, staging=staging, columns=[batch.LABEL, batch.LABELS])
+    read = functools.partial(read_part, staging=staging, columns=[batch.LABEL, batch.LABELS])
+    names = [part.name for part in listing.parts]
+    for rows in results_of_each(read, names, at=staging.root, most=_PARTS):
         counts.update(_classes(rows))
     return dict(counts)
 
@@ -336,8 +341,13 @@ def write_checked_part(
     excluded = to_json(
         {"rejects": rejects, "filtered": filtered, "skipped": {**skipped}, "left_out": left_out}
     )
-    own = write_scratch(staging, f"{name}.json", excluded)
-    part = write_part(rows, staging, name)
+    own: dict[str, str]
+    part: StagedPart
+    own, part = results_of(
+        functools.partial(write_scratch, staging, f"{name}.json", excluded),
+        functools.partial(write_part, rows, staging, name),
+        at=staging.root,
+    )
     return dataclasses.replace(
         part,
         rejected=len(rejects) - unread,

@@ -102,7 +102,7 @@ def publish_dataset(
     # them, such as a missing file that several rows name.
     written = {reject for info in infos for reject in info.rejects}
     rejects = sorted([*listing.rejects, *checked, *written])
-    staging.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
+    staging.write_rejects(rejects)
     verdict = plan.verdict
     for info in infos:
         filtered.update(info.filtered)
