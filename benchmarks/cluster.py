@@ -1,4 +1,4 @@
-"""Speedup of jobs on two TaskManagers over one, and with one at a quarter of the speed.
+"""Jobs on one and two TaskManagers, one at a quarter of the speed, and a store with latency.
 
     sudo .venv/bin/python -m benchmarks.cluster
     sudo .venv/bin/python -m benchmarks.cluster --only images,one-shard --images 4000 --runs 1
@@ -8,7 +8,8 @@ from which and to which the jobs run. After a few short jobs, a control group gi
 TaskManager, with its worker pool and its encoder processes, the same share of a core, so that both
 fit beside the submitter, the JobManager and the store. Then jobs run in alternation in the slots of
 one TaskManager and of both; or in the slots of both, with equal shares and with a quarter of it for
-one of them. A run on the submitter's machine alone must give the same digest.
+one of them, or with 20 ms until the store answers. A run on the submitter's machine alone must give
+the same digest.
 """
 
 from __future__ import annotations
@@ -38,27 +39,36 @@ _LIMIT = 3600  # s of a job
 # The shards of two slots differ by at most one, which matters less with many shards.
 _SPLITS = ("--splits", "train=0.8,test=0.2", "--seed", "7")
 _PHOTO_OPTIONS = ("--size", "128", *_SPLITS, "--num-shards")
-_QUARTER = 0.25
+
+
+class Way(NamedTuple):
+    """The conditions of jobs.
+
+    share: of CPU, of the last TaskManager relative to the others. latency: of the store, seconds.
+    """
+
+    managers: int = len(TASK_MANAGERS)
+    share: float = 1.0
+    latency: float = 0.0
 
 
 class Case(NamedTuple):
     """Jobs of a data type in two ways, of which the time of one is divided by that of the other.
 
-    ways: (number of TaskManagers, share of the last one relative to the others) of both. bar: of
-      the ratio; at most that if the second way has a slow TaskManager, else at least.
+    at_least, at_most: bar of the ratio.
     """
 
     kind: str
     options: tuple[str, ...]
-    ways: tuple[tuple[int, float], tuple[int, float]]
-    bar: float
+    ways: tuple[Way, Way]
+    at_least: float | None = None
+    at_most: float | None = None
 
 
-_SPEEDUP = ((1, 1.0), (2, 1.0))
-_SLOW = ((2, _QUARTER), (2, 1.0))
+_SPEEDUP = (Way(managers=1), Way())
+_ENOUGH_SHARDS = (*_PHOTO_OPTIONS, "train=48,test=12")
 _CASES: Mapping[str, Case] = {
-    # The shards of two slots differ by at most one, which matters less with many shards.
-    "images": Case("images", (*_PHOTO_OPTIONS, "train=48,test=12"), _SPEEDUP, 1.85),
+    "images": Case("images", _ENOUGH_SHARDS, _SPEEDUP, at_least=1.85),
     "table": Case(
         "table",
         (
@@ -66,10 +76,11 @@ _CASES: Mapping[str, Case] = {
             *("product", "--num-shards", "train=16,test=4", *_SPLITS),
         ),
         _SPEEDUP,
-        1.7,
+        at_least=1.7,
     ),
-    "one-shard": Case("images", (*_PHOTO_OPTIONS, "train=1,test=1"), _SPEEDUP, 1.7),
-    "slow": Case("images", (*_PHOTO_OPTIONS, "train=48,test=12"), _SLOW, 2.0),
+    "one-shard": Case("images", (*_PHOTO_OPTIONS, "train=1,test=1"), _SPEEDUP, at_least=1.7),
+    "slow": Case("images", _ENOUGH_SHARDS, (Way(share=0.25), Way()), at_most=2.0),
+    "latency": Case("images", _ENOUGH_SHARDS, (Way(latency=0.02), Way()), at_most=1.3),
 }
 
 
@@ -79,30 +90,28 @@ def compare(
     """Print the seconds of the runs of a case, in a table."""
     case = _CASES[name]
     digests = {_run(machines, case, source, f"{name}-local", None)[1]}
-    seconds: dict[tuple[int, float], list[float]] = {way: [] for way in case.ways}
+    seconds: dict[Way, list[float]] = {way: [] for way in case.ways}
     for run in range(runs):
-        for way in case.ways if run % 2 == 0 else case.ways[::-1]:
-            managers, last = way
-            machines.hosts[TASK_MANAGERS[-1]].limit(share * last)
-            output = f"{name}-{run}-{managers}-{last:g}"
-            took, digest = _run(machines, case, source, output, managers)
+        for number, way in [*enumerate(case.ways)][:: -1 if run % 2 else 1]:
+            machines.hosts[TASK_MANAGERS[-1]].limit(share * way.share)
+            with machines.store.answering(delay=way.latency):
+                took, digest = _run(machines, case, source, f"{name}-{run}-{number}", way.managers)
             seconds[way].append(took)
             digests.add(digest)
-            print(f"run {run}: {name}, {managers} x {last:g}: {took:.1f} s", file=sys.stderr)
+            print(f"run {run}: {name}, {way}: {took:.1f} s", file=sys.stderr)
     if len(digests) != 1:
         raise FailedError(f"{name}: the datasets differ: {', '.join(sorted(digests))}")
     print(f"\n{name}: {records:,} records, {share:g} of a core each, {runs} runs in alternation\n")
-    print("| TaskManagers | share of the last | s, median (least-most) |\n|--:|--:|--:|")
+    print("| TaskManagers | share of the last | latency, ms | s, median (least-most) |")
+    print("|--:|--:|--:|--:|")
     medians = [statistics.median(seconds[way]) for way in case.ways]
-    for (managers, last), median in zip(case.ways, medians, strict=True):
-        each = seconds[managers, last]
-        print(f"| {managers} | {last:g} | {median:.1f} ({min(each):.1f}-{max(each):.1f}) |")
+    for way, median in zip(case.ways, medians, strict=True):
+        spread = f"{median:.1f} ({min(seconds[way]):.1f}-{max(seconds[way]):.1f})"
+        print(f"| {way.managers} | {way.share:g} | {1000 * way.latency:g} | {spread} |")
     print(f"\n- digest of all, and of the local runner: {digests.pop()}")
     ratio = medians[0] / medians[1]
-    if case.ways == _SLOW:
-        print(bar(f"{name}, slow / equal", ratio, at_most=case.bar), flush=True)
-    else:
-        print(bar(f"{name}, one / two TaskManagers", ratio, at_least=case.bar), flush=True)
+    found = bar(f"{name}, first / second", ratio, at_least=case.at_least, at_most=case.at_most)
+    print(found, flush=True)
 
 
 def _run(
