@@ -257,19 +257,28 @@ class RangesAhead:
                 del self._begun[begun.path]
         _reads.release(future, begun.end - begun.start)
 
-    def of_items(self, items: Sequence[T], ranges: Iterable[tuple[int, InputRange]]) -> Iterator[T]:
+    def of_items(
+        self,
+        items: Sequence[T],
+        ranges: Iterable[tuple[int, InputRange]],
+        *,
+        most: int | None = None,
+    ) -> Iterator[T]:
         """Yield items in order, while the ranges of later ones are read.
 
-        ranges: (index of the item, range), in the order of the items.
+        ranges: (index of the item, range), in the order of the items. most: number of later items
+          to read ahead; None if only the budget limits them.
         """
-        joined = _join(one for one in ranges if one[1].end - one[1].start <= LARGEST)
+        joined = _join(
+            (one for one in ranges if one[1].end - one[1].start <= LARGEST), across=most is None
+        )
         following = next(joined, None)
         begun: collections.deque[tuple[int, InputRange]] = collections.deque()
         try:
             for index, item in enumerate(items):
                 while begun and begun[0][0] < index:
                     self.release(begun.popleft()[1])
-                while following is not None:
+                while following is not None and (most is None or following[0] <= index + most):
                     if following[0] >= index:
                         if not self.begin(following[1]):
                             break
@@ -281,14 +290,20 @@ class RangesAhead:
                 self.release(one)
 
 
-def _join(ranges: Iterable[tuple[int, InputRange]]) -> Iterator[tuple[int, InputRange]]:
-    """Yield (index of the last item, range), with neighbours in a file as one range."""
+def _join(
+    ranges: Iterable[tuple[int, InputRange]], *, across: bool
+) -> Iterator[tuple[int, InputRange]]:
+    """Yield (index of the last item, range), with neighbours in a file as one range.
+
+    across: whether the neighbours may belong to several items.
+    """
     last: tuple[int, InputRange] | None = None
     for index, one in ranges:
         if last is not None:
             before = last[1]
             if (
-                before[:2] == one[:2]
+                (across or index == last[0])
+                and before[:2] == one[:2]
                 and 0 <= one.start - before.end <= _GAP
                 and one.end - before.start <= _JOINED
             ):

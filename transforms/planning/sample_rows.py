@@ -19,7 +19,7 @@ from recordmill.transforms.staged.parts import (
     with_staged_paths,
 )
 
-_PARTS = 4  # read at the same time from a store
+_PARTS = 2  # read at the same time from a store: all columns of 8 MiB
 
 
 def sample_size(records: int) -> int:

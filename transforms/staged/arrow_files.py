@@ -63,7 +63,7 @@ def read_checked(place: Location, read: Callable[[], T]) -> T:
 def arrow_file(rows: pa.RecordBatch, place: Location) -> pa.Buffer:
     """Return rows as a file for a place in staging: an Arrow file, in a store behind a header."""
     data = batch.to_buffer(rows, pa.ipc.new_file)
-    return data if place.is_local else pa.py_buffer(_header_of(data) + data.to_pybytes())
+    return data if place.is_local else pa.py_buffer(b"".join((_header_of(data), data)))
 
 
 def read_arrow(place: Location, columns: Collection[str] | None = None) -> pa.RecordBatch:

@@ -34,13 +34,18 @@ def read_range(place: Location, offset: int, length: int) -> pa.Buffer:
         return file.read_buffer(length)  # the buffer keeps the file mapped
 
 
-def read_ahead(items: Sequence[T], ranges: Iterable[tuple[int, Location, int, int]]) -> Iterable[T]:
+def read_ahead(
+    items: Sequence[T],
+    ranges: Iterable[tuple[int, Location, int, int]],
+    *,
+    most: int | None = None,
+) -> Iterable[T]:
     """Return the items; ranges in a store are read while earlier items are processed.
 
     `read_or_take` takes these. Iterate over the result as over that of `input_files.read_ahead`.
 
     ranges: (index of the item, file, offset, length), in the order of the items; all files are on
-      the same filesystem.
+      the same filesystem. most: as in `RangesAhead.of_items`.
     """
     left = iter(ranges)
     first = next(left, None)
@@ -48,7 +53,7 @@ def read_ahead(items: Sequence[T], ranges: Iterable[tuple[int, Location, int, in
         return items
     found = itertools.chain([first], left)
     wanted = ((index, _range(place, offset, size)) for index, place, offset, size in found)
-    return _ahead.of_items(items, wanted)
+    return _ahead.of_items(items, wanted, most=most)
 
 
 def read_or_take(place: Location, offset: int, length: int, *, again: bool = False) -> bytes:

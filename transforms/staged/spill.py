@@ -147,7 +147,7 @@ def _of_all(read: Callable[..., T], pieces: Iterable[Piece], staging: Staging) -
 
 
 def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterable[Sequence[Piece]]:
-    """Return groups of pieces; those in a store are read while earlier groups are processed.
+    """Return groups of pieces; those of the next one in a store are read while one is processed.
 
     Iterate over the result as over that of `input_files.read_ahead`.
     """
@@ -157,4 +157,4 @@ def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterab
         for _, name, offset, length in pieces
         if name
     )
-    return mapped_files.read_ahead(groups, ranges)
+    return mapped_files.read_ahead(groups, ranges, most=1)

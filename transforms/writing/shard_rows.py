@@ -164,7 +164,8 @@ class ShardRows:
         for pieces, wanted in zip(ahead, slices, strict=True):
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
-            if batch.refers_to_files(rows):  # encoding takes so long that this costs nothing
+            # Encoding takes so long that this costs nothing, and so does a store.
+            if batch.refers_to_files(rows) or not self.staging.root.is_local:
                 environment.keep_memory_low()
             yield rows[wanted]
 

@@ -87,6 +87,22 @@ def test_neighbours_in_a_file_are_read_together():
     assert sorted(read) == [(0, 400), (200_000, 200_100)]
 
 
+def test_no_more_items_than_asked_for_are_read_ahead():
+    begun, gates = [], [threading.Event() for _ in range(4)]
+
+    def answer(wanted: InputRange) -> bytes:
+        begun.append(wanted.start // 10)
+        gates[wanted.start // 10].set()
+        return bytes(wanted.end - wanted.start)
+
+    ahead = RangesAhead(answer)
+    ranges = [(row, InputRange("s3://a", None, 10 * row, 10 * row + 10)) for row in range(4)]
+    for row in ahead.of_items(range(4), ranges, most=1):
+        last = min(row + 1, 3)
+        assert gates[last].wait(timeout=30)
+        assert sorted(begun) == [*range(last + 1)]
+
+
 def test_no_more_than_the_budget_is_held(monkeypatch):
     held, most, lock = 0, [], threading.Lock()
     budget, size = 10_000, 1000

@@ -82,6 +82,25 @@ def test_a_range_is_read_with_one_request(store):
     assert place.read_range(len(CONTENT), 10) == b""
 
 
+def test_files_and_folders_are_found_with_one_request(store):
+    for name in ("a", "folder/b", "marked/"):
+        store.put(f"bucket/{name}", CONTENT)
+    store.requests.clear()
+    names = ("a", "folder", "marked", "folder/b", "none")
+    places = [place_of(store, name) for name in names]
+    assert [place.is_file() for place in places] == [True, False, False, True, False]
+    assert [place.is_dir() for place in places] == [False, True, True, False, False]
+    assert [operation for operation, _ in sent(store)] == ["HEAD"] * 5 + ["LIST"] * 5
+
+
+def test_a_denied_look_for_a_file_is_an_error(store):
+    place = place_of(store, "a")
+    with store.answering(status=403):
+        for is_kind in (place.is_file, place.is_dir):
+            with pytest.raises(StorageError, match="permission denied"):
+                is_kind()
+
+
 def test_a_key_that_the_client_refuses_is_read_by_pyarrow(store):
     store.put("bucket/a\nb", CONTENT)
     assert place_of(store, "a\nb").read_range(0, 20) == CONTENT[:20]

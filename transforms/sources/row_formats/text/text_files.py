@@ -425,9 +425,12 @@ class TextFile:
                 return
             start, size = len(self._head), limits.BATCH_BYTES
         with self._reread() as file:
+            source = file
+            if end is not None and not self.origin.place.is_local:
+                source = getattr(file, "raw", file)  # one request; a buffer would make several
             if not self.streamed:
-                file.seek(start)
-            yield from _read(file, None if end is None else end - start, first=size)
+                source.seek(start)
+            yield from _read(source, None if end is None else end - start, first=size)
 
     def _reread(self) -> contextlib.AbstractContextManager[Any]:
         """Open the file, of which the beginning was read."""
