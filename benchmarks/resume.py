@@ -33,7 +33,7 @@ from benchmarks.measure import (
 from benchmarks.reuse import LEAST, add_photos, begin, command_of, make
 from recordmill.job.staging import DRAFTS, FOLDER
 from recordmill.storage.files import Location
-from recordmill.transforms.writing.shard_draft import read_chunks
+from recordmill.transforms.writing.shards.shard_draft import read_chunks
 
 _SHARDS = (1, 64)
 _BARS = {0.3: 0.75, 0.9: 0.2}  # {fraction at the kill: rerun over whole run, at most}

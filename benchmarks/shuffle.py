@@ -24,8 +24,8 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.planning.estimates import Estimate
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing.shard_rows import sort_block
-from recordmill.transforms.writing.shuffle import block_indices
+from recordmill.transforms.writing.shards.shard_rows import sort_block
+from recordmill.transforms.writing.shards.shuffle import block_indices
 
 _CLASSES = 10
 _SHARDS = 64

@@ -19,7 +19,7 @@ from recordmill.transforms.staged.batches import scan
 from recordmill.transforms.staged.handles import Element, Problem
 from recordmill.transforms.staged.records import StagedRecords
 from recordmill.transforms.staged.step_order import OrderedStep
-from recordmill.transforms.writing.shuffle import balanced_rows
+from recordmill.transforms.writing.shards.shuffle import balanced_rows
 
 _COUNTERS = RecordCounters("ReadBatches")
 

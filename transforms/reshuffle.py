@@ -14,7 +14,7 @@ from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.rebalance import PlannedBatches
 from recordmill.transforms.staged.records import RecordValues, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep
-from recordmill.transforms.writing.shuffle import BlockPiece, CutIntoPieces, ShardId
+from recordmill.transforms.writing.shards.shuffle import BlockPiece, CutIntoPieces, ShardId
 
 
 class ShuffledShards(NamedTuple):

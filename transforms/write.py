@@ -25,9 +25,9 @@ from recordmill.transforms.rebalance import Rebalance
 from recordmill.transforms.reshuffle import Reshuffle, ShuffledShards
 from recordmill.transforms.staged.records import RecordValues, ValueOptions, Values, values_of
 from recordmill.transforms.staged.step_order import VALUES, OrderedStep, refuse_options
-from recordmill.transforms.writing.segments import ShardWork
-from recordmill.transforms.writing.shard_writer import ShardWriter
-from recordmill.transforms.writing.write_stages import (
+from recordmill.transforms.writing.shards.segments import ShardWork
+from recordmill.transforms.writing.shards.shard_writer import ShardWriter
+from recordmill.transforms.writing.shards.write_stages import (
     DivideShards,
     Encoded,
     EncodeSegments,

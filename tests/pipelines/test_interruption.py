@@ -24,8 +24,8 @@ from recordmill.storage import files
 from recordmill.storage.files import Location
 from recordmill.storage.local_files import LocalFiles
 from recordmill.transforms.staged.encoder_tasks import row_task
-from recordmill.transforms.writing import ordered_encoding, shard_writer
-from recordmill.transforms.writing.shard_draft import ShardDraft
+from recordmill.transforms.writing.shards import ordered_encoding, shard_writer
+from recordmill.transforms.writing.shards.shard_draft import ShardDraft
 from tests.archive_files import files_in, tar_of, zip_of
 from tests.folders import make_folder
 from tests.image_runs import Made, images, make

@@ -23,7 +23,7 @@ from recordmill.reading.reader import read
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.model.splits import apportion
-from recordmill.transforms.writing import shard_writer, write_stages
+from recordmill.transforms.writing.shards import shard_writer, write_stages
 from tests.tiny import TinySections, TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 

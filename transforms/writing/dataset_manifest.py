@@ -44,7 +44,7 @@ from recordmill.transforms.staged.listing import (
 from recordmill.transforms.staged.parts import read_columns
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.declared_features import expect_declared_features
-from recordmill.transforms.writing.shard_recipes import all_have_recipes, assemble_recipes
+from recordmill.transforms.writing.shards.shard_recipes import all_have_recipes, assemble_recipes
 from recordmill.transforms.writing.written_notes import written_notes
 
 _OF_CLASSES = ("label-map", "exclude-labels")  # options whose reasons name a class

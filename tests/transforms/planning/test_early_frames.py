@@ -10,7 +10,7 @@ from recordmill.processes.pool import shared_pool
 from recordmill.processes.row_tasks import NO_FAULTS, WorkerDiedError
 from recordmill.transforms.planning import early_frames, estimates
 from recordmill.transforms.reuse.frame_places import STORED
-from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing.shards import shard_writer
 from tests.folders import make_folder
 from tests.image_runs import encoders_kept
 from tests.reuse_changes import files_of, run

@@ -4,7 +4,7 @@ import pytest
 
 from recordmill.transforms.planning import estimates
 from recordmill.transforms.reuse.frame_places import STORED
-from recordmill.transforms.writing import shard_writer
+from recordmill.transforms.writing.shards import shard_writer
 from tests.folders import make_folder
 from tests.image_runs import encoders_kept
 from tests.reuse_changes import files_of, reused, run

@@ -13,7 +13,7 @@ from recordmill.transforms.model import batch
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.listing import write_part
 from recordmill.transforms.staged.parts import read_part
-from recordmill.transforms.writing.shard_rows import sort_block
+from recordmill.transforms.writing.shards.shard_rows import sort_block
 
 CONTENTS = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=20, unique=True)
 

@@ -13,7 +13,7 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.staged import mapped_files, spill
 from recordmill.transforms.staged.arrow_files import PIECE_SUM
-from recordmill.transforms.writing.shard_rows import sort_block
+from recordmill.transforms.writing.shards.shard_rows import sort_block
 
 ROWS = st.lists(
     st.tuples(

@@ -4,7 +4,7 @@ from recordmill.job.staging import StagedPart
 from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged.handles import StagedBatch
-from recordmill.transforms.writing.shuffle import CutIntoPieces
+from recordmill.transforms.writing.shards.shuffle import CutIntoPieces
 from tests.tiny import TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job
 

@@ -12,9 +12,9 @@ from recordmill.job.staging import DRAFTS, Staging, drafted, segment_prefix
 from recordmill.processes.pool import close_shared_pool
 from recordmill.storage.files import Location
 from recordmill.transforms.model import limits
-from recordmill.transforms.writing import segments, shard_writer, write_stages
-from recordmill.transforms.writing.shard_rows import Segment
-from recordmill.transforms.writing.shard_writer import ShardWriter
+from recordmill.transforms.writing.shards import segments, shard_writer, write_stages
+from recordmill.transforms.writing.shards.shard_rows import Segment
+from recordmill.transforms.writing.shards.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder, TinyPacker, TinySource, tiny_rows
 from tests.tiny_jobs import run, tiny_job, tree
 from tests.transforms.writing.test_shard_rows import blocks_of, placed_rows, rows_in

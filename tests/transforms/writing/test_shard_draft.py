@@ -13,8 +13,8 @@ from recordmill.processes.row_tasks import RowTask
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch
 from recordmill.transforms.staged import encoder_tasks
-from recordmill.transforms.writing import ordered_encoding, shard_draft, shard_writer
-from recordmill.transforms.writing.shard_writer import ShardWriter
+from recordmill.transforms.writing.shards import ordered_encoding, shard_draft, shard_writer
+from recordmill.transforms.writing.shards.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder, TinyPacker
 from tests.transforms.writing.test_write import Threads, plan_for, rows_of, write_rows
 

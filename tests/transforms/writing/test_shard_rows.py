@@ -13,9 +13,9 @@ from recordmill.job.staging import Staging
 from recordmill.storage.files import Location
 from recordmill.transforms.model import batch, limits
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing import shard_writer, shuffle
-from recordmill.transforms.writing.shard_rows import ShardRows
-from recordmill.transforms.writing.shard_writer import ShardWriter
+from recordmill.transforms.writing.shards import shard_writer, shuffle
+from recordmill.transforms.writing.shards.shard_rows import ShardRows
+from recordmill.transforms.writing.shards.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder
 from tests.transforms.writing.test_write import SHARD, Threads, plan_for, rows_of
 

@@ -8,8 +8,8 @@ import pytest
 
 from recordmill.format.recipes import SCHEMA
 from recordmill.storage.files import Location
-from recordmill.transforms.writing.shard_recipes import StagedRecipes
-from recordmill.transforms.writing.staged_index import StagedIndex
+from recordmill.transforms.writing.shards.shard_recipes import StagedRecipes
+from recordmill.transforms.writing.shards.staged_index import StagedIndex
 
 
 def index_rows(count):

@@ -24,11 +24,11 @@ from recordmill.transforms.model.data_type import Context
 from recordmill.transforms.planning.estimates import Estimate
 from recordmill.transforms.planning.plan import Plan, SplitPlan
 from recordmill.transforms.staged import spill
-from recordmill.transforms.writing import ordered_encoding, shard_writer
 from recordmill.transforms.writing.closed_ledger import close_ledger
 from recordmill.transforms.writing.dataset_manifest import expect_copies_as_records
-from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
-from recordmill.transforms.writing.shard_writer import ShardWriter
+from recordmill.transforms.writing.shards import ordered_encoding, shard_writer
+from recordmill.transforms.writing.shards.ordered_encoding import RowChunk, encode_in_order
+from recordmill.transforms.writing.shards.shard_writer import ShardWriter
 from tests.tiny import TinyEncoder
 
 SHARD = ("train", 0)

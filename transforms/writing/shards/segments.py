@@ -19,10 +19,10 @@ from recordmill.transforms.planning.plan import Plan
 from recordmill.transforms.staged import spill
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
 from recordmill.transforms.staged.spill import Piece
-from recordmill.transforms.writing.chunk_entries import StoredChunk, entry_of, read_entries
-from recordmill.transforms.writing.ordered_encoding import RowChunk
-from recordmill.transforms.writing.shard_rows import Segment, ShardRows
-from recordmill.transforms.writing.shuffle import BlockPiece, ShardId, all_shards
+from recordmill.transforms.writing.shards.chunk_entries import StoredChunk, entry_of, read_entries
+from recordmill.transforms.writing.shards.ordered_encoding import RowChunk
+from recordmill.transforms.writing.shards.shard_rows import Segment, ShardRows
+from recordmill.transforms.writing.shards.shuffle import BlockPiece, ShardId, all_shards
 
 
 class ShardWork(NamedTuple):

@@ -16,7 +16,7 @@ from recordmill.transforms.model.run_spec import RunSpec
 from recordmill.transforms.reuse.row_recipes import header_of
 from recordmill.transforms.staged.arrow_files import read_checked
 from recordmill.transforms.staged.mapped_files import open_arrow
-from recordmill.transforms.writing.staged_file import StagedFile
+from recordmill.transforms.writing.shards.staged_file import StagedFile
 
 
 class StagedRecipes(StagedFile):

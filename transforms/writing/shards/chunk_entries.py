@@ -24,8 +24,8 @@ from recordmill.job.staging import to_json
 from recordmill.transforms.model import batch
 from recordmill.transforms.reuse.row_recipes import RowRecipes, as_binary
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
-from recordmill.transforms.writing.ordered_encoding import RowChunk
-from recordmill.transforms.writing.shard_outcome import indexed_columns
+from recordmill.transforms.writing.shards.ordered_encoding import RowChunk
+from recordmill.transforms.writing.shards.shard_outcome import indexed_columns
 
 # Bytes of the fields, bytes of the chunk, their hash, digest of the rows.
 _HEADER = struct.Struct("<QQ16s16s")

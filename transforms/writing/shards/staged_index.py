@@ -9,7 +9,7 @@ import pyarrow as pa
 from recordmill.format.file_info import FileInfo, HashingWriter
 from recordmill.format.shard_index import index_writer
 from recordmill.storage.files import Location
-from recordmill.transforms.writing.staged_file import StagedFile
+from recordmill.transforms.writing.shards.staged_file import StagedFile
 
 _BUFFER = 1 << 18  # bytes of pages
 

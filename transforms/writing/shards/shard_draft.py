@@ -15,7 +15,7 @@ from typing import BinaryIO, Self
 from recordmill.job.staging import DRAFTS, Staging, attempt_name, begun_name, draft_key
 from recordmill.storage.files import Location, MissingError, StorageError
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk
-from recordmill.transforms.writing.chunk_entries import StoredChunk, entry_of, read_entries
+from recordmill.transforms.writing.shards.chunk_entries import StoredChunk, entry_of, read_entries
 
 MARK_SECONDS = 5.0  # interval of marks of the bytes that were written to a store
 

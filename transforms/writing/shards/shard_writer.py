@@ -31,21 +31,21 @@ from recordmill.transforms.reuse.frame_places import FramePlaces
 from recordmill.transforms.reuse.row_recipes import can_have_recipes, row_recipes
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, pack_encoder
 from recordmill.transforms.staged.parts import with_staged_paths
-from recordmill.transforms.writing.chunk_entries import StoredChunk
-from recordmill.transforms.writing.ordered_encoding import RowChunk, encode_in_order
-from recordmill.transforms.writing.segments import SegmentFile, stored_chunks
-from recordmill.transforms.writing.shard_draft import ShardDraft
-from recordmill.transforms.writing.shard_outcome import ShardOutcome
-from recordmill.transforms.writing.shard_recipes import StagedRecipes
-from recordmill.transforms.writing.shard_rows import (
+from recordmill.transforms.writing.shards.chunk_entries import StoredChunk
+from recordmill.transforms.writing.shards.ordered_encoding import RowChunk, encode_in_order
+from recordmill.transforms.writing.shards.segments import SegmentFile, stored_chunks
+from recordmill.transforms.writing.shards.shard_draft import ShardDraft
+from recordmill.transforms.writing.shards.shard_outcome import ShardOutcome
+from recordmill.transforms.writing.shards.shard_recipes import StagedRecipes
+from recordmill.transforms.writing.shards.shard_rows import (
     Chunk,
     CountedPiece,
     RowsDigest,
     Segment,
     ShardRows,
 )
-from recordmill.transforms.writing.shuffle import BlockPiece, ShardId
-from recordmill.transforms.writing.staged_index import StagedIndex
+from recordmill.transforms.writing.shards.shuffle import BlockPiece, ShardId
+from recordmill.transforms.writing.shards.staged_index import StagedIndex
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

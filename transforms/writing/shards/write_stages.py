@@ -25,16 +25,16 @@ from recordmill.job.staging import CLAIMS, ShardInfo
 from recordmill.transforms.model import limits
 from recordmill.transforms.model.counters import RecordCounters
 from recordmill.transforms.planning.plan import Plan
-from recordmill.transforms.writing.segments import (
+from recordmill.transforms.writing.shards.segments import (
     ShardWork,
     divide,
     pack_pieces,
     segment_files,
     unpack_pieces,
 )
-from recordmill.transforms.writing.shard_rows import Segment
-from recordmill.transforms.writing.shard_writer import ShardWriter
-from recordmill.transforms.writing.shuffle import BlockPiece, ShardId
+from recordmill.transforms.writing.shards.shard_rows import Segment
+from recordmill.transforms.writing.shards.shard_writer import ShardWriter
+from recordmill.transforms.writing.shards.shuffle import BlockPiece, ShardId
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from recordmill.transforms.model.label_lists import held
 from recordmill.transforms.model.reject_places import with_places
 from recordmill.transforms.reuse.row_recipes import as_binary
 from recordmill.transforms.staged.encoder_tasks import EncodedChunk, add_pairs
-from recordmill.transforms.writing.ordered_encoding import RowChunk
-from recordmill.transforms.writing.shard_recipes import StagedRecipes
-from recordmill.transforms.writing.staged_index import StagedIndex
+from recordmill.transforms.writing.shards.ordered_encoding import RowChunk
+from recordmill.transforms.writing.shards.shard_recipes import StagedRecipes
+from recordmill.transforms.writing.shards.staged_index import StagedIndex
 
 
 def indexed_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
