@@ -153,6 +153,28 @@ def opened(path: pathlib.Path, **options: Any) -> RowFile:
     return open_rows(origin, RowFormat(**options).resolve(path.name))
 
 
+def test_the_header_of_a_table_in_a_store_is_read_once(store):
+    rows = b"".join(b"%d,%d\n" % (row, row * row) for row in range(20_000))
+    store.put("bucket/rows.csv", b"a,b\n" + rows)
+    place = Location.parse(store.uri("rows.csv"))
+    entry = place.stat()
+    origin = Origin(place=place, size=entry.size, mtime=entry.mtime_ns)
+    form = RowFormat().resolve("rows.csv")
+    with mock.patch.object(limits, "PART_BYTES", 1 << 16):  # the file is not held in memory
+        sections = list(open_rows(origin, form).sections(1 << 16))
+        store.requests.clear()
+        read = []
+        for section in sections:
+            file = open_rows(origin, form)  # as in another task
+            wanted = wanted_columns((), ("a", "b"), file.column_types(section, None))
+            store.requests.clear()
+            read += [part.columns for part in open_rows(origin, form).read(section, wanted, ())]
+            assert [one.operation for one in store.requests] == ["GET"]
+    assert len(sections) > 3
+    assert sum(map(len, read)) == 20_000
+    assert read[-1]["b"][-1].as_py() == 19_999**2
+
+
 def read_by(file: RowFile, size: int) -> tuple[list[tuple[int, dict[str, Any]]], list[Any]]:
     """([(number, row)], bad rows) of all columns as text, by sections of that size."""
     kinds = file.header()
