@@ -18,6 +18,7 @@ import io
 import itertools
 import re
 import socket
+import struct
 import threading
 import time
 import urllib.parse
@@ -28,6 +29,12 @@ from xml.sax.saxutils import escape
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _PAGE = 1000  # keys of one answer to a listing
+_REFUSALS = {
+    "denied": (403, "AccessDenied"),
+    "failing": (503, "SlowDown"),
+    "error": (500, "InternalError"),
+    "unsupported": (501, "NotImplemented"),
+}
 _DAMAGED = "the store's answer is incomplete or damaged; check the network"
 LASTING = {  # {kind of a fault that stays: the sentence that a command ends with}
     "failing": "the store reports 'slow down'; check that the storage is reachable",
@@ -63,10 +70,14 @@ class S3Store:
     listener: the socket to accept on, which may belong to another network namespace.
     access_key: of all requests; others are denied.
     requests: all that were answered.
-    faults: {BUCKET/KEY or BUCKET: (kind of fault, number of its GETs that are answered with it)}.
-      `denied`, `failing`: 403, 503. `cut`: half of the content is sent. `short`: as well, and the
-      headers say that this is all. `unsized`: no length is sent. `flipped`: a bit is another one.
-      `stalled`: half of the content is sent, and nothing more until the client hangs up.
+    faults: {BUCKET/KEY or BUCKET: (kind of fault, number of its GETs that are answered with it)};
+      `DELETE BUCKET/KEY` and the like for other operations (those of `take_fault`).
+      `denied`, `failing`, `error`, `unsupported`: 403, 503, 500, 501. `reset`: the connection is
+      reset. These do nothing else; `lost` resets the connection after the request is done.
+      `hidden`: the status is 200, and the body is an error. `cut`: half of the content is sent.
+      `short`: as well, and the headers say that this is all. `unsized`: no length is sent.
+      `flipped`: a bit is another one, each time in another place. `stalled`: half of the content
+      is sent, and nothing more until the client hangs up.
     """
 
     def __init__(self, listener: socket.socket, *, access_key: str) -> None:
@@ -111,9 +122,9 @@ class S3Store:
         with self._lock:
             return self._objects.get(name)
 
-    def put(self, name: str, content: bytes) -> str:
-        """Write the object BUCKET/KEY, and return its etag."""
-        made = _Object(content, time.time(), _etag(content))
+    def put(self, name: str, content: bytes, *, modified: float = 0) -> str:
+        """Write the object BUCKET/KEY, and return its etag. modified: its time; 0 is now."""
+        made = _Object(content, modified or time.time(), _etag(content))
         with self._lock:
             if name not in self._objects:
                 bisect.insort(self._names, name)
@@ -126,12 +137,18 @@ class S3Store:
             if self._objects.pop(name, None) is not None:
                 del self._names[bisect.bisect_left(self._names, name)]
 
-    def is_lost(self) -> bool:
-        """Return whether a request gets no answer."""
-        return self.lost_every > 0 and next(self._numbers) % self.lost_every == 0
+    def take_fault(self, operation: str, name: str) -> str:
+        """Return the kind of fault for a request, or ''.
 
-    def take_fault(self, name: str) -> str:
-        """Return the kind of fault for a GET, or ''."""
+        operation: LIST, COPY, or the HTTP method; DELETE, too, if it is a POST. name: BUCKET/KEY,
+          or BUCKET/PREFIX of a LIST; the first of several.
+        """
+        if self.lost_every and next(self._numbers) % self.lost_every == 0:
+            return "reset"
+        if operation == "LIST":
+            name = name.partition("/")[0]
+        elif operation != "GET":
+            name = f"{operation} {name}"
         with self._lock:
             kind, times = self.faults.get(name, ("", 0))
             self.faults[name] = (kind, times - 1)
@@ -187,11 +204,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
         content = self._read()
         time.sleep(store.delay)
-        if store.is_lost():
-            self.close_connection = True
-            return
         given = re.search("Credential=([^/]*)/", self.headers.get("Authorization", ""))
-        if store.status:
+        operation, name = self._operation(), self._name
+        if operation == "LIST":
+            name = f"{name}/{self._query.get('prefix', '')}".rstrip("/")
+        elif operation == "DELETE" and self.command == "POST":
+            name = f"{name}/{_keys(content)[0]}"
+        self._fault = store.take_fault(operation, name)
+        if self._fault in _REFUSALS:
+            self._send_error(*_REFUSALS[self._fault])
+        elif self._fault == "reset" or (self._fault == "stalled" and self.command != "GET"):
+            if self._fault == "stalled":
+                self.connection.recv(1)
+            self._hang_up()
+        elif self._fault == "hidden":
+            self._send_error(200, "InternalError")
+        elif store.status:
             self._send_error(store.status, "SlowDown")
         elif given is None:
             self._send_error(403, "AccessDenied")
@@ -199,7 +227,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_error(403, "InvalidAccessKeyId")
         else:
             {"PUT": self._put, "POST": self._post}.get(self.command, self._get)(store, content)
-        self.wfile.flush()
+        if self.connection.fileno() != -1:
+            self.wfile.flush()
+
+    def _operation(self) -> str:
+        """Return the operation, as for `S3Store.take_fault`."""
+        if self.command == "GET" and "/" not in self._name:
+            return "LIST"
+        if self.command == "POST" and "delete" in self._query:
+            return "DELETE"
+        return "COPY" if "x-amz-copy-source" in self.headers else self.command
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket.close(self.connection.detach())
 
     def _get(self, store: S3Store, _: bytes) -> None:
         """Answer GET, HEAD and DELETE."""
@@ -208,7 +250,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 store.delete(self._name)
             self._send(b"", 204)
         elif "/" not in self._name:
-            self._send_listing(store)
+            self._send(self._list(store) if self.command == "GET" else b"")
         elif (found := store.get(self._name)) is None:
             self._send_error(404, "NoSuchKey")
         else:
@@ -240,13 +282,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body = _elements(Bucket=bucket, Key=key, ETag=etag)
             self._send(_xml("CompleteMultipartUploadResult", body))
         else:
-            asked = [*ElementTree.fromstring(content).iter()]
-            keys = [one.text for one in asked if one.tag.rpartition("}")[2] == "Key"]
+            keys = _keys(content)
             for one in keys:
                 store.delete(f"{bucket}/{one}")
-            is_quiet = any(
-                one.tag.rpartition("}")[2] == "Quiet" and one.text == "true" for one in asked
-            )
+            is_quiet = b"<Quiet>true</Quiet>" in content
             said = [] if is_quiet else [f"<Deleted>{_elements(Key=one)}</Deleted>" for one in keys]
             self._send(_xml("DeleteResult", "".join(said)))
 
@@ -281,28 +320,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             body += f"<Contents>{facts}</Contents>"
         return _xml("ListBucketResult", body)
 
-    def _send_listing(self, store: S3Store) -> None:
-        fault = self._take_fault()
-        if fault is not None:
-            self._send(self._list(store) if self.command == "GET" else b"", fault=fault)
-
-    def _take_fault(self) -> str | None:
-        """Return the kind of fault of a GET, or ''; None if the answer was an error."""
-        fault = self.server.store.take_fault(self._name) if self.command == "GET" else ""
-        if fault not in ("denied", "failing"):
-            return fault
-        self._send_error(*((403, "AccessDenied") if fault == "denied" else (503, "SlowDown")))
-        return None
-
     def _send_object(self, found: _Object) -> None:
         headers = {"ETag": found.etag, "Content-Type": "binary/octet-stream"}
         headers["Last-Modified"] = email.utils.formatdate(found.time, usegmt=True)
-        fault = self._take_fault()
-        if fault is None:
-            return
         part = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if part is None:
-            self._send(found.content, fault=fault, **headers)
+            self._send(found.content, **headers)
             return
         size = len(found.content)
         start = int(part[1]) if part[1] else max(0, size - int(part[2]))
@@ -311,18 +334,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_error(416, "InvalidRange")
             return
         headers["Content-Range"] = f"bytes {start}-{end}/{size}"
-        self._send(found.content[start : end + 1], 206, fault=fault, **headers)
+        self._send(found.content[start : end + 1], 206, **headers)
 
     def _send_error(self, status: int, code: str) -> None:
         self._send(_xml("Error", _elements(Code=code, Message=code)), status)
 
-    def _send(self, body: bytes, status: int = 200, *, fault: str = "", **headers: str) -> None:
-        if fault == "flipped":
-            body = bytes([body[0] ^ 4]) + body[1:]
+    def _send(self, body: bytes, status: int = 200, **headers: str) -> None:
+        fault = self._fault
+        lists = self._operation() == "LIST"
+        if fault == "flipped" and body:
+            at = 0 if lists else len(self.server.store.requests) * 7919 % len(body)
+            body = body[:at] + bytes([body[at] ^ 4]) + body[at + 1 :]
         half = body[: len(body) // 2]
         body = half if fault == "short" else body
         sent = b"" if self.command == "HEAD" else half if fault in ("cut", "stalled") else body
-        lists = self.command == "GET" and "/" not in self._name
         key = self._query.get("prefix", "") if lists else self._name.partition("/")[2]
         operation = "LIST" if lists else self.command
         part = self.headers.get("Range", "")
@@ -332,6 +357,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 time.monotonic(), self.client_address[0], operation, key, part, status, len(sent)
             )
         )
+        if fault == "lost":
+            self._hang_up()
+            return
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -365,6 +393,12 @@ def _join_chunks(file: BinaryIO) -> bytes:
     while file.readline().strip():
         """A trailer, such as a checksum."""
     return b"".join(chunks)
+
+
+def _keys(content: bytes) -> list[str]:
+    """Return the keys in a request that deletes several objects."""
+    found = ElementTree.fromstring(content).iter()
+    return [one.text or "" for one in found if one.tag.rpartition("}")[2] == "Key"]
 
 
 def _etag(content: bytes) -> str:

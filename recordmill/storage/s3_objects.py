@@ -8,7 +8,6 @@ does not support an option of the URI or the name of the object.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import errno
 import functools
@@ -22,7 +21,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from recordmill.storage.read_ahead import SequentialReads
 from recordmill.storage.s3_keys import endpoint_of, key_options
 from recordmill.storage.s3_listing import S3Lister
-from recordmill.storage.storage_errors import http_status, raise_as_pyarrow
+from recordmill.storage.storage_errors import (
+    call_with_retries,
+    error_code,
+    http_status,
+    may_pass,
+    raise_as_pyarrow,
+)
 from recordmill.storage.stores import (
     ArrowFiles,
     DirectoryEntry,
@@ -124,34 +129,32 @@ class S3Files(ArrowFiles):
     def delete(self, path: str) -> None:
         """Delete an object.
 
-        If obstore fails, pyarrow deletes it, and writes an empty object for its folder.
+        If obstore cannot, pyarrow deletes it, and writes an empty object for its folder.
         """
-        client = self._open_client() if _is_plain(path) else None
-        if client is not None:
-            import obstore
-
-            # A store may not know this request, which can name several objects.
-            with contextlib.suppress(OSError, obstore.exceptions.BaseError):
-                obstore.delete(client, self.path(path).partition("/")[2])
-                return
-        super().delete(path)
+        if not self._has_deleted(path, is_folder=False):
+            super().delete(path)
 
     def delete_tree(self, path: str) -> None:
         """Delete all objects of a folder, as `delete` does."""
-        client = self._open_client() if _is_plain(path) else None
-        if client is not None:
-            import obstore
+        if not self._has_deleted(path, is_folder=True):
+            super().delete_tree(path)
 
-            folder = self.path(path).partition("/")[2]
-            has_marker = False
-            with contextlib.suppress(OSError, obstore.exceptions.BaseError):
-                for some in obstore.list(client, folder, chunk_size=_KEYS):
-                    keys = [one["path"] for one in some]
-                    obstore.delete(client, keys)
-                    has_marker |= folder in keys  # FOLDER/, a name that obstore does not accept
-                if not has_marker:
-                    return
-        super().delete_tree(path)
+    def _has_deleted(self, path: str, *, is_folder: bool) -> bool:
+        """Delete an object or a folder with obstore; return False if pyarrow has to do it.
+
+        Raises:
+          OSError: it is denied, or the error may pass, but lasts.
+        """
+        client = self._open_client() if _is_plain(path) else None
+        if client is None:
+            return False
+        key = self.path(path).partition("/")[2]
+        try:
+            return call_with_retries(_delete_folder if is_folder else _delete, client, key)
+        except OSError as error:
+            if may_pass(error) or error_code(error) == errno.EACCES:
+                raise
+            return False  # a store may not know the request, which can name several objects
 
     def open_lister(self) -> Lister:
         bucket = self.path("").partition("/")[0]
@@ -275,6 +278,34 @@ def _note_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_note_fork)
+
+
+def _delete(client: S3Store, keys: str | list[str]) -> bool:
+    import obstore
+
+    try:
+        obstore.delete(client, keys)
+    except (OSError, obstore.exceptions.BaseError) as error:
+        raise_as_pyarrow(error, "DeleteObjects")
+    return True
+
+
+def _delete_folder(client: S3Store, folder: str) -> bool:
+    """Delete the objects of a folder; return False if its marker is left.
+
+    obstore does not accept the name of the marker, FOLDER/.
+    """
+    import obstore
+
+    has_marker = False
+    try:
+        for some in obstore.list(client, folder, chunk_size=_KEYS):
+            keys = [one["path"] for one in some]
+            _delete(client, keys)
+            has_marker |= folder in keys
+    except obstore.exceptions.BaseError as error:
+        raise_as_pyarrow(error, "ListObjectsV2")
+    return not has_marker
 
 
 def _is_plain(path: str) -> bool:

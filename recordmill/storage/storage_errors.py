@@ -50,7 +50,7 @@ _PASSING = frozenset(
 _PASSING_TEXT = re.compile(
     r"AWS Error (INTERNAL_FAILURE|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING"
     r"|NETWORK_CONNECTION)"
-    r"|HTTP status:? (429|408|5\d\d)\b"
+    r"|HTTP status:? (429|408|5(?!01)\d\d)\b"
     r"|\b(UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|TooManyRequests|ServerBusy)\b"
 )
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry
@@ -58,7 +58,7 @@ OUTAGE_PAUSES = (4.0, 8.0)  # seconds before further retries of reads of input f
 
 # An answer of success that cannot be parsed, such as a listing that was cut.
 _UNREADABLE = re.compile(r"AWS Error UNKNOWN \(HTTP status (-1|200)\)")
-_AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)")
+_AWS_ERROR = re.compile(r"AWS Error ([A-Z_]+)(?: \(HTTP status (\d+)\))?")
 _DENIED = re.compile(
     "AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE)"
 )
@@ -75,6 +75,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _NAMES = {403: "ACCESS_DENIED"}  # of answers without a code
 _NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INVALID_KEY = "InvalidPath {"
 _TIMED_OUT = re.compile(r"kind: Timeout|TimedOut")
 # An answer without a length or with less than it, one that is not the requested range, and a
 # listing that cannot be parsed.
@@ -186,6 +187,8 @@ def short_cause(error: BaseException) -> str:
         return os.strerror(code).lower()
     text = str(error)
     if aws := _AWS_ERROR.search(text):
+        if aws[1] == "UNKNOWN" and aws[2]:  # an answer without a body, as to HEAD
+            return f"the store answers with HTTP status {aws[2]}"
         return f"the store reports '{aws[1].lower().replace('_', ' ')}'"
     return (text.splitlines() or [type(error).__name__])[0]
 
@@ -210,6 +213,8 @@ def raise_as_pyarrow(error: Exception, operation: str) -> NoReturn:
         ) from error
     if isinstance(error, OSError) and error.errno:
         raise error
+    if _INVALID_KEY in text:
+        raise OSError(errno.EINVAL, "obstore does not accept the key") from error
     if _TIMED_OUT.search(text):
         raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
     if _DAMAGED.search(text):

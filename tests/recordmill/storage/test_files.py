@@ -312,6 +312,10 @@ def test_storage_errors_say_what_to_do(
         ("AWS Error ACCESS_DENIED during PutObject: long talk", "permission denied"),
         ("AWS Error NO_SUCH_BUCKET during PutObject", "the store has no such bucket; check"),
         ("AWS Error SLOW_DOWN during PutObject", "the store reports 'slow down'"),
+        (
+            "AWS Error UNKNOWN (HTTP status 500) during HeadObject: No response body.",
+            "the store answers with HTTP status 500; check",
+        ),
         ("Unable to load libjvm\ndlopen: a\ndlopen: b", "Unable to load libjvm;"),
     ],
 )

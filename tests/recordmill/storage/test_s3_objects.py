@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.storage import s3_objects
+from recordmill.storage import s3_objects, storage_errors
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file, read_file
 from recordmill.storage.storage_errors import ChangedInputError
@@ -48,6 +48,35 @@ def test_a_folder_is_deleted_without_a_trace(store, odd):
     if not odd:
         assert [operation for operation, _ in sent(store)] == ["LIST", "POST"]
     place.delete_tree()
+
+
+@pytest.mark.parametrize("kind", ["failing", "reset", "lost"])
+@pytest.mark.parametrize("delete", [Location.delete, Location.delete_tree])
+def test_a_deletion_is_repeated(store, kind, delete, monkeypatch):
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0))
+    store.put("bucket/in/a/b", b"x")
+    store.faults["DELETE bucket/in/a/b"] = (kind, 2)
+    delete(place_of(store, "in/a" if delete is Location.delete_tree else "in/a/b"))
+    assert store.names() == []
+
+
+@pytest.mark.parametrize("kind", ["failing", "reset", "denied"])
+@pytest.mark.parametrize("delete", [Location.delete, Location.delete_tree])
+def test_a_deletion_that_fails_writes_no_marker(store, kind, delete, monkeypatch):
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0))
+    store.put("bucket/in/a/b", b"x")
+    store.faults["DELETE bucket/in/a/b"] = (kind, 100)
+    place = place_of(store, "in/a" if delete is Location.delete_tree else "in/a/b")
+    with pytest.raises(StorageError, match="cannot delete s3://bucket/in/a"):
+        delete(place)
+    assert store.names() == ["bucket/in/a/b"]
+
+
+def test_a_store_that_cannot_delete_several_objects_deletes_one(store):
+    store.put("bucket/in/a/b", b"x")
+    store.faults["DELETE bucket/in/a/b"] = ("unsupported", 1)
+    place_of(store, "in/a/b").delete()
+    assert store.names() == ["bucket/in/a/"]
 
 
 @pytest.mark.parametrize("content", [CONTENT, b"x", b""], ids=["long", "short", "empty"])
