@@ -82,13 +82,16 @@ class Claim:
                 self.place.write_bytes(content)
                 self._is_written = True
 
-    def end(self) -> None:
-        """Withdraw the claim for good."""
+    def end(self, *, has_failed: bool = False) -> None:
+        """Withdraw the claim for good.
+
+        has_failed: the run ends with an error, beside which that of the claim is not reported.
+        """
         with self._lock:
             if not self._ended:
                 self._ended = True
                 if self._is_written:
-                    _withdraw(self.place)
+                    _withdraw(self.place, has_failed=has_failed)
                 else:  # the write failed, which is the error, but the store may have the file
                     with contextlib.suppress(StorageError):
                         self.place.delete(missing_ok=True)
@@ -130,15 +133,17 @@ def hold_claim(
                 return
 
     thread = threading.Thread(target=renew, name="claim", daemon=True)
+    has_failed = True
     try:
         _acquire(claim, folder, timing)
         thread.start()
         yield
+        has_failed = False
     finally:
         done.set()
         if thread.is_alive():
             thread.join(timeout=30)
-        claim.end()
+        claim.end(has_failed=has_failed)
 
 
 def _acquire(mine: Claim, folder: Location, timing: ClaimTiming) -> None:
@@ -160,7 +165,7 @@ def _acquire(mine: Claim, folder: Location, timing: ClaimTiming) -> None:
     raise ClaimedError(holder.claim, seconds=timing.expire - holder.age)
 
 
-def _withdraw(claim: Location) -> None:
+def _withdraw(claim: Location, *, has_failed: bool = False) -> None:
     """Delete a claim; where the store refuses that, overwrite it with one that claims nothing."""
     try:
         claim.delete(missing_ok=True)
@@ -171,7 +176,8 @@ def _withdraw(claim: Location) -> None:
             advice = "it expires by itself; then remove it"
         else:
             advice = "it has no effect any more, and can be removed"
-        print(f"recordmill: warning: {refused}: {advice}", file=sys.stderr)
+        if not has_failed:
+            print(f"recordmill: warning: {refused}: {advice}", file=sys.stderr)
 
 
 class _Other(NamedTuple):
@@ -182,7 +188,7 @@ class _Other(NamedTuple):
 
 
 def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[_Other]:
-    """Return the claims of other processes, after deleting expired ones."""
+    """Return the claims of other processes, after deleting those without effect."""
     claims = [entry for entry in folder.list_dir() if entry.name.startswith(PREFIX)]
     now = next((entry.mtime_ns for entry in claims if entry.name == mine.name), 0)
     found = []
@@ -191,9 +197,9 @@ def _others(mine: Location, folder: Location, timing: ClaimTiming) -> list[_Othe
             continue
         age = (now - entry.mtime_ns) / _SECOND
         claim = _read(folder, entry) if age <= timing.expire else {}
-        if age > timing.expire or _is_of_the_dead(claim):
+        if not claim or _is_of_the_dead(claim):
             _withdraw(folder / entry.name)
-        elif claim:
+        else:
             found.append(_Other(claim, age))
     return found
 
@@ -224,7 +230,7 @@ def _machine() -> str:
 
 
 def _read(folder: Location, entry: DirectoryEntry) -> dict[str, Any]:
-    """Return the content of a claim; empty if it was withdrawn after it was listed."""
+    """Return the content of a claim; empty if it was withdrawn."""
     try:
         content = (folder / entry.name).read_bytes()
     except MissingError:

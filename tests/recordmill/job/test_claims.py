@@ -115,6 +115,21 @@ def test_a_claim_that_the_store_does_not_delete_blocks_no_run(folder, monkeypatc
         assert len(claims(folder)) == 2
     said = capsys.readouterr().err
     assert "permission denied: it has no effect any more, and can be removed\n" in said
+    monkeypatch.undo()
+    with hold_claim(folder):
+        assert len(claims(folder)) == 1
+    assert claims(folder) == []
+
+
+def test_a_failed_run_does_not_report_that_its_claim_remains(folder, monkeypatch, capsys):
+    def refuse(place, *, missing_ok=False):
+        raise StorageError(f"cannot delete {place}: permission denied")
+
+    monkeypatch.setattr(Location, "delete", refuse)
+    with pytest.raises(KeyError), hold_claim(folder):
+        raise KeyError
+    assert len(claims(folder)) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_of_many_at_once_never_two_hold_it(folder):
