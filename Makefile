@@ -156,6 +156,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.soak.publishing
 	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.faults
+	$(BIN)/python -m tests.soak.store_faults
 	$(BIN)/python -m tests.soak.reuse
 	$(BIN)/python -m tests.soak.reuse --runner flink --sequences 6
 	$(BIN)/python -m tests.soak.fuzz

@@ -23,7 +23,7 @@ from recordmill.pipelines.cli import main
 from recordmill.storage.local_files import LocalFiles
 from tests.image_runs import images
 from tests.paths import ROOT, SMALL_CLOTHING
-from tests.soak import faults
+from tests.soak import faults, store_faults
 
 pytestmark = pytest.mark.usefixtures("encoders")
 
@@ -332,11 +332,27 @@ def test_short_reads_and_writes_change_nothing(tmp_path: pathlib.Path) -> None:
             contents = []
             for injection in (None, every):
                 output = runs.work / f"{name}-{injection}"
-                result = runs.run([*commands[name], "--output", str(output)], injection)
+                result = runs.inject([*commands[name], "--output", str(output)], injection)
                 assert result.code == 0, result.stderr
                 contents.append(faults.dataset(output))
             assert result.injected > 100
             assert contents[0] == contents[1]
+
+
+def test_faults_of_a_store_change_nothing(tmp_path: pathlib.Path) -> None:
+    injections = [
+        store_faults.Injection(operation="write", fault="changed", at=4),
+        store_faults.Injection(operation="write", fault="killed", at=20),
+        store_faults.Injection(operation="copy", fault="hidden", at=5, times=1000),
+        store_faults.Injection(operation="delete", fault="denied", at=4, times=1000),
+    ]
+    with store_faults.FaultyStore() as store:
+        series = store_faults.Series(tmp_path, store)
+        with series.runs:
+            command = faults.make_inputs(tmp_path / "in")["table"]
+            (kind,) = series.prepare("table", command, places=("store to store",))
+            ends = [series.inject(kind, one, over_old=True) for one in injections]
+    assert ends == [(1, "old"), (-9, "old"), (1, "none"), (1, "none")]
 
 
 def test_a_clock_that_runs_backwards_changes_nothing(
