@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from recordmill.errors import Reject
 from recordmill.job.staging import StagedPart, Staging
+from recordmill.processes import environment
 from recordmill.processes.row_tasks import NO_FAULTS, Faults, RowTask
 from recordmill.processes.task_watch import TaskLimits
 from recordmill.transforms.model import batch
@@ -89,7 +90,10 @@ class RowReader:
                 )
             ]
 
-        return make_or_reuse(part, self.staging, make)
+        parts = make_or_reuse(part, self.staging, make)
+        if not self.staging.root.is_local:
+            environment.return_free_memory()  # of the copies that a request to a store takes
+        return parts
 
     def try_sections(self, part: StagedPart, some: range) -> None:
         """Read some sections of a part, for a crash of this process; nothing is written."""

@@ -172,10 +172,10 @@ def _find_root(given: InputPath, *, archives: bool) -> InputRoot:
             if not root.is_dir():
                 raise ConfigError(f"no file matches {given.path}: there is no folder {root}")
             return InputRoot(given=given, place=place, root=root, pattern=below)
-        if not place.exists():
-            raise ConfigError(f"the input {shown(place)} does not exist: check the path")
         if place.is_dir():
             return InputRoot(given=given, place=place, root=place)
+        if not place.is_file():
+            raise ConfigError(f"the input {shown(place)} does not exist: check the path")
     except PathError as error:
         raise ConfigError(f"the input cannot be used: {error}") from error
     if archives and (what := compressed_tar(place.name)):

@@ -87,7 +87,7 @@ def _refuse_other_kind(place: Location, leave_out: Collection[str]) -> None:
     """Raise ConfigError for a single file that cannot be read, such as a compressed tar."""
     if is_archive(place.name) or not has_extension(place.name, leave_out):
         return
-    if not place.exists() or place.is_dir():
+    if not place.is_file():
         return
     what = (
         compressed_tar(place.name)

@@ -240,4 +240,4 @@ def _check_text(folder: Location, manifest: Manifest) -> None:
 
 def is_tfds(folder: Location) -> bool:
     """Return whether a folder was written by TFDS."""
-    return (folder / TFDS).exists()
+    return (folder / TFDS).is_file()

@@ -79,7 +79,7 @@ def _numbers(root: InputRoot, roles: ColumnRoles) -> dict[str, int]:
         manifest = manifest_of(root.root)
         return {name: n for n, name in enumerate(manifest.labels, start=manifest.label_offset)}
     folder = _folder(root)
-    if roles.label is None or not (folder / TFDS).exists():
+    if roles.label is None or not (folder / TFDS).is_file():
         return {}
     names = read_class_names(folder, roles.label.replace("/", "."))
     if names is None:

@@ -46,7 +46,7 @@ def pixels_of(
         return _of_datasets(datasets, dropped)
     left = [name for name in names() if name not in dropped]
     for root in roots:
-        if (root / TFDS).exists() and (found := _of_tfds(root, left)) is not None:
+        if (root / TFDS).is_file() and (found := _of_tfds(root, left)) is not None:
             return found
     return find_pixel_features(left)
 

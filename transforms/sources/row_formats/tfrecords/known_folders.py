@@ -63,7 +63,7 @@ def is_dataset(folder: Location) -> bool:
         read; without it, copies of records and the numbers of classes are unknown.
     """
     place = folder / MANIFEST
-    if place.exists():
+    if place.is_file():
         found = place.stat()
         return _is_manifest(place, found.size, found.mtime_ns)
     if _holds_indexes(folder):
@@ -150,7 +150,7 @@ def _load(folder: Location, size: int, mtime: int) -> Manifest:
 def shard_at(place: Location) -> KnownShard | None:
     """Return a file as the shard of a dataset; None for other files. Raises ConfigError."""
     folder = place.parent
-    if not (folder / MANIFEST).exists():
+    if not (folder / MANIFEST).is_file():
         return None
     return shards_of(folder).get(place.name) if is_dataset(folder) else None
 
@@ -174,7 +174,7 @@ def _shards(folder: Location, size: int, mtime: int) -> Mapping[str, KnownShard]
 def class_names(place: Location, feature: str) -> tuple[str, ...] | None:
     """Return the class names of a feature in a folder of TFDS, None without names."""
     folder = place.parent
-    if not (folder / TFDS).exists():
+    if not (folder / TFDS).is_file():
         return None
     return read_class_names(folder, feature.replace("/", "."))
 
@@ -185,7 +185,7 @@ def read_class_names(folder: Location, stem: str) -> tuple[str, ...] | None:
     stem: the name of the file before `CLASS_NAMES`. Raises ConfigError.
     """
     names = folder / f"{stem}{CLASS_NAMES}"
-    if not names.exists():
+    if not names.is_file():
         return None
     try:
         text = names.read_range(0, _MOST_NAMES).decode()

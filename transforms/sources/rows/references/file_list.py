@@ -66,7 +66,7 @@ _SHOWN = 3  # paths in a message
 def is_listing(place: Location) -> bool:
     """Return whether an input is a listing: an existing file with the extension of a table."""
     is_table = format_of(place.name) not in (None, "tfrecord")
-    return is_table and place.exists() and not place.is_dir()
+    return is_table and place.is_file()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
