@@ -13,13 +13,13 @@ import io
 import mmap
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, NoReturn, TypeVar
 
 import pyarrow as pa
 import xxhash
 
-from recordmill.errors import RunError
+from recordmill.errors import RecordError, RunError
 from recordmill.storage.files import Location, arrow_store, is_uri
 from recordmill.storage.local_files import open_regular, read_exactly
 from recordmill.storage.members import LOCAL_HEADER, Member
@@ -115,16 +115,37 @@ def _read_member(member: Member, mtime: int) -> bytes:
     """Return the content of a member of an archive, with one read if possible."""
     if member.method == "staged":
         return _read_staged(member)
-    listed = (member.archive_size, mtime)
+    path, listed = member.archive, (member.archive_size, mtime)
+    try:
+        return _content(member, functools.partial(_read_range, path, listed))
+    except RecordError:
+        if path.startswith("/"):
+            raise
+    # Stores have no checksums of parts of objects, so this can be a fault of the store.
+    with _input_errors(path):
+        return call_with_retries(_content, member, functools.partial(_read_twice, path, listed))
+
+
+def _content(member: Member, read: Callable[[int, int], bytes]) -> bytes:
+    """Return the content of a member. read: returns up to `length` bytes at `offset`."""
     offset, length = member.span
-    data = _read_range(member.archive, listed, offset, length)
+    data = read(offset, length)
     start = member.start_in(data)
     stored = data[start : start + member.length] if start else data
     if len(stored) < member.length:  # the extra field is longer than usual, or the file has shrunk
-        stored = _read_range(member.archive, listed, offset + start, member.length)
+        stored = read(offset + start, member.length)
         if len(stored) < member.length:
             _changed(member.archive, "became shorter while the job ran")
     return member.content(stored)
+
+
+def _read_twice(path: str, listed: Listed, offset: int, length: int) -> bytes:
+    """Return a range of a file in a store. Raises OSError if two reads differ."""
+    wanted = InputRange(path, listed, offset, offset + length)
+    data = _read_remote(wanted)
+    if _read_remote(wanted) != data:
+        raise OSError(errno.EPROTO, "the store sent other bytes than it stores")
+    return data
 
 
 def _read_staged(member: Member) -> bytes:

@@ -1,19 +1,24 @@
 """Reads of objects: one request each, and the faults of stores."""
 
 import http.server
+import io
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from recordmill.errors import RecordError
 from recordmill.storage import s3_objects, storage_errors
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file, read_file
+from recordmill.storage.members import Member
 from recordmill.storage.storage_errors import ChangedInputError
 from tests.s3_store import LASTING, S3Store
 
@@ -174,6 +179,36 @@ def test_a_fault_that_stays_is_a_sentence(store, kind, why, monkeypatch):
     attempts = 1 if kind == "denied" else 6
     if kind != "stalled":  # a busy machine may not answer in that time
         assert [operation for operation, _ in sent(store)].count("GET") == attempts
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_flipped_member_of_an_archive_is_read_again(store, compression, monkeypatch):
+    """Parts of objects have no checksum of the store; those of a zip have one of their own."""
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0))
+    content = random.Random(0).randbytes(20_000)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr("a", content)
+        archive.writestr("b", CONTENT)
+        found = archive.getinfo("a")
+    store.put("bucket/in.zip", file.getvalue())
+    place = place_of(store, "in.zip")
+    entry = place.stat()
+    method = "deflated" if compression else "stored"
+    sizes = (entry.size, found.header_offset, found.compress_size, found.file_size)
+
+    def read(crc: int = found.CRC) -> bytes:
+        member = Member(str(place), *sizes, method, crc, "a")
+        return read_file(member.reference, size=len(content), mtime=entry.mtime_ns)
+
+    store.faults["bucket/in.zip"] = ("flipped", 1)
+    assert read() == content
+    store.faults["bucket/in.zip"] = ("flipped", 100)
+    with pytest.raises(StorageError, match="answer is incomplete or damaged"):
+        read()
+    store.faults.clear()
+    with pytest.raises(RecordError, match="CRC-32"):
+        read(crc=found.CRC ^ 1)
 
 
 def test_encrypted_objects_have_other_etags_than_sums(store):
