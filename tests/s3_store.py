@@ -76,7 +76,7 @@ class S3Store:
       reset. These do nothing else; `lost` resets the connection after the request is done.
       `hidden`: the status is 200, and the body is an error. `cut`: half of the content is sent.
       `short`: as well, and the headers say that this is all. `unsized`: no length is sent.
-      `flipped`: a bit is another one, each time in another place. `stalled`: half of the content
+      `flipped`: a bit is flipped, each time in another place. `stalled`: half of the content
       is sent, and nothing more until the client hangs up.
     """
 

@@ -117,7 +117,7 @@ class Job:
         self._has_checked_output = False
 
     def check_output(self) -> None:
-        """Check that a dataset can be written to the output; once, because it takes requests.
+        """Check that a dataset can be written to the output; later calls do nothing.
 
         Raises:
           ConfigError: the output is a file, lies in the input, or holds other files.

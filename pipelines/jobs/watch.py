@@ -198,5 +198,5 @@ class JobProgress:
         segments: Counter[str] = Counter()
         for (shard, start), size in sizes.items():
             (segments if start else whole)[shard] += size
-        # Segments are joined into a draft of the shard: | takes the larger number.
+        # The draft of a shard contains its joined segments, so the larger number counts.
         return (whole | segments).total()

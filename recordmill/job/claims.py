@@ -85,7 +85,7 @@ class Claim:
     def end(self, *, has_failed: bool = False) -> None:
         """Withdraw the claim for good.
 
-        has_failed: the run ends with an error, beside which that of the claim is not reported.
+        has_failed: whether the run failed; then only its own error is reported.
         """
         with self._lock:
             if not self._ended:

@@ -22,8 +22,8 @@ spill/                                           pieces of the shuffle, sorted r
 drafts/SHARD-CONTEXT-ANYNAME.tmp  .journal       shards that are being written
 drafts/SHARD-CONTEXT-ANYNAME.index  .recipes     their indexes and the recipes of their records
 drafts/SHARD-CONTEXT-ANYNAME.BYTES.begun         in stores: the bytes that were written so far
-drafts/SHARD-CONTEXT-FROM-TO-ANYNAME.segment     encoded chunks of shards that several workers write
-claims/ANYNAME-FROM                              the segments that workers have begun
+drafts/SHARD-CONTEXT-FROM-TO-ANYNAME.segment     encoded chunks of a segment of a shard
+claims/ANYNAME-FROM  ANYNAME-all                 segments, or whole shards, that workers claimed
 recipes/FILE.arrow                              recipes of its records
 reuse/NAME.keys  .places  .facts  .json          places of frames in earlier datasets
 reuse/NAME.files  .sources                       the same for sources
@@ -330,7 +330,7 @@ def segment_prefix(shard: str, context: bytes, start: int, stop: int) -> str:
 
 
 class Drafted(NamedTuple):
-    """Bytes of a draft. shard: its `draft_key`. start: of the segment; empty for a whole shard."""
+    """Progress of a draft. shard: its `draft_key`. start: of a segment; empty for a whole shard."""
 
     shard: str
     start: str
@@ -338,7 +338,7 @@ class Drafted(NamedTuple):
 
 
 def drafted(entry: DirectoryEntry) -> Drafted | None:
-    """Return what a file of a draft tells about its progress; None for other files beside it."""
+    """Return the progress that a file of a draft shows; None for other files beside it."""
     shard, _, *others = entry.name.partition("-")
     if entry.name.endswith(".segment"):
         return Drafted(shard, others[0].split("-")[1], entry.size)
@@ -411,7 +411,7 @@ class Staging:
         return found
 
     def write_rejects(self, rejects: Sequence[Reject]) -> None:
-        """Store all rejects of a finished run, if there are any; `begin` has deleted others."""
+        """Store all rejects of a run, if any; `begin` has deleted those of an earlier run."""
         if rejects:
             self.place("rejects.jsonl").write_bytes(b"".join(map(reject_line, rejects)))
 

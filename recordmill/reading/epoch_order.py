@@ -1,15 +1,15 @@
 """The order of the records of an epoch: a function of the dataset, a seed and the epoch's number.
 
-Hosts, workers, batch sizes and frameworks have no part in it. Position p of an epoch is a record
-number, and is computed without the positions before it:
+It does not depend on hosts, workers, batch size or framework. The record number at a position is
+computed without the positions before it. Names of orders:
 
 - `stored`: the order of the files.
 - `windowed`: files are read in blocks of consecutive records. Blocks have another order in each
-  epoch; `lanes` of them at a time make a window, which is held in memory. The records of a block
-  are shuffled, and position p of a window is the next record of block p % lanes. So hosts that take
-  every n-th position read different blocks, if n divides the number of lanes. The records that
-  fill no window come last, shuffled over all of them.
-- `full`: a permutation of all records, which is computed record by record.
+  epoch; `lanes` blocks make a window, which is held in memory. The records of a block are shuffled,
+  and position p of a window is the next record of block p % lanes. So hosts that take every n-th
+  position read different blocks, if n divides the number of lanes. The records that fill no window
+  come last, shuffled together.
+- `full`: a permutation of all records, computed record by record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Shuffled = Literal["windowed", "full"]
 OrderName = Literal["stored"] | Shuffled
 
 SHUFFLED: tuple[Shuffled, ...] = get_args(Shuffled)
-LANES = (96, 48, 24, 12, 6, 3, 1)  # the first that a window has records for
+LANES = (96, 48, 24, 12, 6, 3, 1)  # blocks of a window: the first number that its records fill
 WINDOW_BYTES = 32 << 20
 WINDOW_RECORDS = 1 << 14
 
@@ -48,7 +48,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrderLayout:
-    """The facts of a split that shape its orders.
+    """The facts about a split that determine its orders.
 
     shards: records of each shard, in order.
     record_bytes: mean bytes of a record in the files.
@@ -106,7 +106,7 @@ class OrderLayout:
 
     @property
     def short(self) -> int:
-        """Number of records in the block that is not full; it may have none."""
+        """Number of records in the short block; 0 if all blocks are full."""
         return self.records - self.blocks * self.block
 
     def seed_key(self, seed: int) -> int:
@@ -189,9 +189,8 @@ class WindowedOrder:
     def __init__(self, layout: OrderLayout, *, seed: int, epoch: int) -> None:
         self.layout = layout
         self._key = functools.partial(epoch_key, layout.seed_key(seed), epoch)
-        self.window = functools.lru_cache(maxsize=4)(
-            self._window
-        )  # readers go from one to the next
+        # Readers proceed from one window to the next.
+        self.window = functools.lru_cache(maxsize=4)(self._window)
 
     def record_numbers(self, positions: Numbers) -> Numbers:
         """Return the record numbers at these positions."""
@@ -217,7 +216,7 @@ class WindowedOrder:
 
     @functools.cached_property
     def _short_start(self) -> int:
-        """First record of the short block, which lies at another place in each epoch."""
+        """First record of the short block, whose place differs between epochs."""
         blocks_before = self._key(SHORT_BLOCK)[0] % np.uint64(self.layout.blocks + 1)
         return int(blocks_before) * self.layout.block
 
@@ -280,14 +279,14 @@ def epoch_order(name: OrderName, layout: OrderLayout, *, seed: int, epoch: int) 
 
 
 def host_positions(records: int, *, consumed: int, hosts: int, host: int) -> range:
-    """Return the positions of one host: every n-th of those that follow the consumed ones.
+    """Return the positions of one host: every n-th of those after the consumed ones.
 
-    Of `hosts * n` consecutive positions each host has n, wherever an epoch is continued.
+    Each host has n of any `hosts * n` consecutive positions, wherever an epoch is continued.
     """
     return range(consumed + (host - consumed) % hosts, records, hosts)
 
 
 def worker_batches(positions: range, *, batch: int, workers: int, worker: int) -> Iterator[range]:
-    """Yield the batches of one worker of a host, whose workers take turns: ranges of positions."""
+    """Yield the batches of one worker, as ranges of positions; workers of a host take turns."""
     for first in range(worker * batch, len(positions), workers * batch):
         yield positions[first : first + batch]

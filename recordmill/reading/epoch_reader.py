@@ -11,10 +11,10 @@ from recordmill.reading.reader import Records
 
 
 class EpochReader:
-    """Reads the payloads at positions of an epoch; all those of a window are read at once.
+    """Reads the payloads at positions of an epoch; those of a window are read together.
 
-    Uncompressed shards are read by their index. Of gzip shards, a stream stays open at the place
-    where the next window continues.
+    Uncompressed shards are read by their index. The stream of a gzip shard stays open where the
+    next window continues.
     """
 
     def __init__(self, records: Records, order: EpochOrder) -> None:
@@ -31,7 +31,7 @@ class EpochReader:
             yield from zip(numbers.tolist(), read(numbers), strict=True)
 
     def _streamed(self, numbers: Numbers) -> list[bytes]:
-        """Return payloads from streams that are read on, one for each shard."""
+        """Return payloads from the open streams of their shards."""
         found: dict[int, bytes] = {}
         for number in np.sort(numbers).tolist():
             shard = self._records.shard_of(number)
@@ -40,12 +40,12 @@ class EpochReader:
             stream = self._streams[shard]
             found[number] = next(payload for at, payload in stream if at == number)
             if number + 1 == self._order.layout.starts[shard + 1]:
-                next(stream, None)  # which checks that nothing follows in the file
+                next(stream, None)  # checks that the file ends here
         return [found[number] for number in numbers.tolist()]
 
 
 def by_window(positions: Iterable[range], window: int) -> Iterator[Numbers]:
-    """Yield ascending positions, as one array for each window."""
+    """Yield ascending positions as one array per window."""
     held: list[Numbers] = []
     number = -1
     for part in positions:

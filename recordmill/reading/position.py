@@ -1,7 +1,7 @@
-"""The state of a training run: its place in the sequence of records that all hosts read.
+"""The state of a training run: its position in the sequence of records that all hosts read.
 
-With the dataset's digest, three numbers are the whole state: the epoch, the records that all hosts
-have consumed in it, and the seed. Any number of hosts and workers can continue from it.
+It has the epoch, the number of its records that all hosts have consumed, and what determines the
+order: digest, split, order and seed. Any number of hosts and workers can continue from it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EpochSequence:
         """Return the epoch of a state, and the number of its records that are consumed.
 
         Raises:
-          ConfigError: it is no state, or one of another sequence.
+          ConfigError: it is not a state, or it belongs to another sequence.
         """
         names = {"epoch", "records", *_SHAPE_ORDER}
         if not isinstance(state, Mapping) or {*state} != names:
@@ -91,19 +91,20 @@ def position(
 ) -> State:
     """Return the state of a training run after a number of steps.
 
-    The state is a small dictionary for JSON. Given as `start`, it lets `recordmill.load` and
+    The state is a small dictionary for JSON. Passed as `start`, it lets `recordmill.load` and
     `recordmill.torch_dataset` continue on any number of hosts and workers.
 
     split: the split of the run; None for all splits, as in `torch_dataset`.
     step: number of batches that each host has consumed.
-    global_batch: records of a batch, over all hosts.
+    global_batch: number of records in a batch of all hosts.
     shuffle, order, seed: as in the run.
     drop_remainder: True if the run drops the last records of an epoch that fill no batch.
-    start: the state with which the run began, if it continued another one; steps count from there.
+    start: the state from which the run began, if any; steps count from there.
 
     Raises:
       ManifestError: the folder is not a dataset.
-      ConfigError: the split does not exist, a number is invalid, or `start` has another order.
+      ConfigError: an option is invalid, or `start` is the state of another dataset or order.
+      ValueError: the split does not exist.
     """
     expect_whole("step", step, least=0)
     expect_whole("global_batch", global_batch, least=1)

@@ -30,8 +30,8 @@ from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
 Folder = str | os.PathLike[str] | Location
 Source = Folder | Sequence[Folder]
 
-_NEAR_BYTES = 64 << 10  # between two records that are read at once through the index
-_READ_BYTES = 8 << 20  # most bytes that are read at once through the index
+_NEAR_BYTES = 64 << 10  # between two records that one read by the index covers, at most
+_READ_BYTES = 8 << 20  # of such a read, at most, unless a record is larger
 _NEAR = 32  # records between two that are read in one pass
 _VERIFY = "run `recordmill verify` to find all damage"
 
@@ -205,7 +205,7 @@ class Records(Sequence[TypedRecord]):
 
     @property
     def layout(self) -> OrderLayout:
-        """The facts that shape the orders of the records in training."""
+        """The facts that determine the orders in which training reads the records."""
         return order_layout(self.manifest, [one.info for one in self._shards])
 
     def payload(self, number: SupportsIndex) -> bytes:
@@ -243,10 +243,11 @@ class Records(Sequence[TypedRecord]):
     def payloads_at(self, numbers: npt.NDArray[np.int64]) -> list[bytes]:
         """Return records as they are stored, by their numbers, in any order.
 
-        They are read through the index, those near each other at once.
+        They are read by the index; one read covers those near each other.
 
         Raises:
           ConfigError: the shards are compressed.
+          IndexError: a number is out of range.
         """
         if self.manifest.compression != "none":
             raise ConfigError(
@@ -268,11 +269,11 @@ class Records(Sequence[TypedRecord]):
         return found
 
     def shard_of(self, number: int) -> int:
-        """Return the shard of a record, counted over all splits that are read."""
+        """Return the number of a record's shard among all shards that are read."""
         return self._find(number)[0]
 
     def rest_of_shard(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the numbers and payloads of a record and those after it in its shard."""
+        """Yield (number, payload) of a record and of all after it in its shard."""
         shard, row = self._find(number)
         rows = range(row, self._shards[shard].info.records)
         yield from enumerate(self._read_rows(shard, rows), start=number)
@@ -339,7 +340,7 @@ class Records(Sequence[TypedRecord]):
             self._raise_damaged(file, row, error.what, error)
 
     def _indexed_rows(self, shard: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
-        """Yield ascending rows of an uncompressed shard; near ones are read at once."""
+        """Yield the payloads of ascending rows of an uncompressed shard."""
         offsets = self._offsets_of(shard)
         starts, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
         at = 0

@@ -1,4 +1,4 @@
-"""Records for PyTorch: an IterableDataset whose order no host or worker changes."""
+"""Records for PyTorch: an IterableDataset whose order does not depend on hosts or workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ except ModuleNotFoundError as error:
 Transform = Callable[[TypedRecord], Any]
 Collate = Callable[[list[Any]], Any]
 
-# Items of the shared tensor: the next epoch, where it starts, and how often it was iterated.
+# Items of the shared tensor: the next epoch; epoch and consumed records of the start state;
+# iterations over the next epoch; workers of the last iteration.
 _EPOCH, _START_EPOCH, _START_RECORDS, _ITERATIONS, _WORKERS = range(5)
 
 
@@ -61,10 +62,11 @@ class TorchRecords(IterableDataset):
         self._drop_remainder = drop_remainder
         self._transform = transform
         self._collate = collate
-        # In shared memory, so that persistent workers see what is set here.
+        # In shared memory, so that persistent workers see changes.
         self._shared = torch.zeros(5, dtype=torch.int64).share_memory_()
-        self._next: tuple[int, int] | None = None  # of the last iteration in this process
-        self._resumed: tuple[int, int] | None = None  # of this worker
+        # (epoch, consumed records) after the last yield in this process, and to resume this worker.
+        self._next: tuple[int, int] | None = None
+        self._resumed: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         """Return the number of this host's records, or batches, in a whole epoch."""
@@ -75,7 +77,7 @@ class TorchRecords(IterableDataset):
         return batches + (rest > 0 and not self._drop_remainder)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number of the next epoch: with `shuffle` every epoch has another order.
+        """Set the number of the next epoch; with `shuffle` every epoch has another order.
 
         Raises:
           ConfigError: the number is below 0.
@@ -90,10 +92,10 @@ class TorchRecords(IterableDataset):
         return int(self._shared[_EPOCH])
 
     def state_dict(self) -> State:
-        """Return the state after the records that were yielded, assuming as many on each host.
+        """Return the state after the yielded records, if each host has yielded as many.
 
-        In a worker of a DataLoader it is the place of this worker's next batch, which torchdata's
-        StatefulDataLoader saves.
+        In a worker of a DataLoader it is the position of this worker's next batch, for torchdata's
+        StatefulDataLoader.
 
         Raises:
           ConfigError: a DataLoader's workers read the records, so this process cannot count them.
@@ -108,12 +110,12 @@ class TorchRecords(IterableDataset):
         return self._sequence.state(*place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state, which may be of other numbers of hosts and workers.
+        """Continue from the state of a run on any number of hosts and workers.
 
-        The next epoch is that of the state, without the records that it consumed.
+        The next epoch is that of the state, without the records that were consumed.
 
         Raises:
-          ConfigError: the state is one of another dataset or order.
+          ConfigError: it is not a state, or that of another dataset or order.
         """
         epoch, consumed = self._sequence.parse(state)
         self._next = None
@@ -125,13 +127,13 @@ class TorchRecords(IterableDataset):
         self._shared[_ITERATIONS] = 0
 
     def __iter__(self) -> Iterator[Any]:
-        # Read here, because a generator would read it only at the first record.
+        # Not in the generator, which would read them only at the first record.
         info = get_worker_info()
         workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
         epoch = self.epoch
         consumed = self._start_of(epoch)
         if self._resumed is not None and info is not None:
-            # A state of a worker is the place of its own next batch.
+            # The state of a worker is the position of its own next batch.
             (epoch, consumed), self._resumed, worker = self._resumed, None, 0
         elif worker == 0:
             self._count_iteration(consumed, workers=0 if info is None else workers)
@@ -140,7 +142,7 @@ class TorchRecords(IterableDataset):
         return self._iterate(epoch, consumed, workers=workers, worker=worker)
 
     def _count_iteration(self, consumed: int, *, workers: int) -> None:
-        """Note an iteration; one that begins in an epoch is not repeated."""
+        """Count an iteration, and refuse a second one of a continued epoch."""
         self._shared[_WORKERS] = workers
         self._shared[_ITERATIONS] += 1
         if consumed and self._shared[_ITERATIONS] > 1:
@@ -150,7 +152,7 @@ class TorchRecords(IterableDataset):
             )
 
     def _start_of(self, epoch: int) -> int:
-        """Return how many records of an epoch were consumed before this run."""
+        """Return the number of records of an epoch that were consumed before this run."""
         return int(self._shared[_START_RECORDS]) if epoch == self._shared[_START_EPOCH] else 0
 
     def _positions(self, consumed: int) -> range:
@@ -201,7 +203,7 @@ def torch_dataset(
     start: Mapping[str, Any] | None = None,
     max_record_bytes: int | None = None,
 ) -> TorchRecords:
-    """Return a split as a `torch.utils.data.IterableDataset` with every record once per epoch.
+    """Return a split as a `torch.utils.data.IterableDataset` of each record once per epoch.
 
     The order is that of `recordmill.load`: a function of the dataset, the seed and the epoch, which
     `set_epoch` sets. Hosts, workers and batch size do not change it.
@@ -211,18 +213,18 @@ def torch_dataset(
     order: `windowed`, the default of `shuffle`, reads blocks of files in another order and shuffles
       the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
       which is read by its offset; not for gzip.
-    shard: (hosts, index of this host). Every host reads every n-th record of the order; the numbers
-      of their records differ by at most one.
-    batch_size: yield batches of so many records; give the DataLoader batch_size=None. Workers then
-      take turns with whole batches, so their number has no influence on the batches. None: yield
-      single records, with which workers take turns.
-    drop_remainder: leave out the last records of an epoch, which do not fill a batch.
+    shard: (hosts, index of this host). A host reads every n-th record of the order; hosts differ by
+      one record at most.
+    batch_size: records of the batches to yield, with batch_size=None for the DataLoader. Workers
+      take turns with whole batches, so batches do not depend on their number. None yields single
+      records, with which workers take turns.
+    drop_remainder: leave out the last records of an epoch if they do not fill a batch.
     transform: a function from record to sample, called in the worker. If workers are spawned, it
       must be a module-level function.
     collate_fn: a function from a list of samples to a batch; default_collate by default.
     features: names of the features to return; None for all.
-    start: a state of `recordmill.position` or `state_dict`, to continue from on any number of hosts
-      and workers.
+    start: a state of `recordmill.position` or `state_dict`, from which any number of hosts and
+      workers can continue.
     max_record_bytes: as for `recordmill.read`.
 
     Raises:

@@ -402,8 +402,8 @@ def results_of_each(
 ) -> Iterator[R]:
     """Yield the result of a call for each item, in order; in a store calls run in parallel.
 
-    at: any place on the filesystem of the items. most: results that are in memory, one for local
-    files.
+    at: any place on the filesystem of the items. most: results in memory, at most; one for local
+      files.
 
     Raises the error of the first call that fails, once the calls that have begun end.
     """

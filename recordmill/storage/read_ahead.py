@@ -295,7 +295,7 @@ def _join(
 ) -> Iterator[tuple[int, InputRange]]:
     """Yield (index of the last item, range), with neighbours in a file as one range.
 
-    across: whether the neighbours may belong to several items.
+    across: whether neighbours may belong to different items.
     """
     last: tuple[int, InputRange] | None = None
     for index, one in ranges:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 STALL_SECONDS = 30.0  # without a byte, until a request has failed
 _CONNECT_SECONDS = 5.0
 _FIRST = 1 << 20  # bytes of an object that are read when it is opened
-_KEYS = 1000  # deleted by a request
+_KEYS = 1000  # that one request deletes, at most
 _LONGEST = datetime.timedelta(days=1)  # of a request that makes progress
 # pyarrow does not use the proxies of the environment.
 _NO_PROXY: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
@@ -109,7 +109,7 @@ class S3Files(ArrowFiles):
         return cast(BinaryIO, RangeStream(ahead.read, size, ahead.close))
 
     def is_kind(self, path: str, kind: Kind) -> bool:
-        """Return whether there is an object, or a folder, with one request; pyarrow needs two."""
+        """Return whether there is an object, or a folder, by one request; pyarrow sends two."""
         client = self._open_client() if path and _is_plain(path) else None
         if client is not None:
             import obstore
@@ -143,7 +143,7 @@ class S3Files(ArrowFiles):
         """Delete an object or a folder with obstore; return False if pyarrow has to do it.
 
         Raises:
-          OSError: it is denied, or the error may pass, but lasts.
+          OSError: access is denied, or retries did not help against an error that may pass.
         """
         client = self._open_client() if _is_plain(path) else None
         if client is None:

@@ -54,7 +54,7 @@ def test_with_a_worker_pool_and_gzip_and_everything_spilled(flink, large, tmp_pa
 
 
 def test_a_shard_that_all_slots_encode(flink, tmp_path):
-    """A task encodes a few of these pictures, so the shard is divided."""
+    """A task encodes a few of these images, so the shard is divided."""
     noise = np.random.default_rng(7)
     for number in range(30):
         pixels = noise.integers(0, 256, (400, 400, 3), dtype=np.uint8)

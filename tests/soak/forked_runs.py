@@ -1,4 +1,4 @@
-"""Runs of commands in forks of a process that has imported everything, and what they must leave.
+"""Runs of commands in forks of a process that has imported everything, and checks of the results.
 
 Pauses before retries are left out.
 """
@@ -207,7 +207,7 @@ def expect_sentence(ended: Ended, state: str, *, codes: tuple[int, ...], new: st
 def run_series(
     count: int, choose: Callable[[int], tuple[str, Callable[[], tuple[int, str]]]]
 ) -> list[str]:
-    """Run injections, and return the differences.
+    """Run injections, and return descriptions of the differences.
 
     choose: returns the description of an injection, by its number, and a function that makes it
       and returns the exit code and the state.

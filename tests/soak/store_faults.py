@@ -5,9 +5,9 @@
 
 The input, the output or both are in a store (`tests.s3_store`). Of the requests that read, list,
 write, copy or delete, the k-th fails: once, a few times in a row, from then on, or for its object
-for good. The answer is an error (500, 503, 403), the connection is reset, before or after the
-request was done, or the answer is cut, without a length, stalls, or has a flipped bit; or the
-object of the input is replaced, or the command is killed. After each:
+for good. The answer is an error (500, 503, 403), is cut, stalls, has no length or a flipped bit; or
+the connection is reset before or after the request is done; or an object of the input is replaced;
+or the command is killed. After each:
 
 - the output has the old dataset, the new one, or none; after exit 0 the new one;
 - stderr has no traceback, and after exit 1 one sentence that names the object;
@@ -355,8 +355,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=400, help="of series")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of injections")
+    parser.add_argument("--count", type=int, default=400, help="number of injections")
+    parser.add_argument("--seed", type=int, default=0, help="seed that chooses the injections")
     arguments = parser.parse_args()
     generator = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory(prefix="recordmill-faults-") as name, FaultyStore() as store:

@@ -50,10 +50,10 @@ COUNT_BYTES = 32 << 20  # of counts that a bundle collects before it emits them
 # Writing.
 LOOK_AHEAD_BYTES = 16 << 20  # of results per encoder process, over all writers of this process
 SHARDS_AT_ONCE = 2  # shards, or segments, of a bundle that are written concurrently
-SEGMENTS = 64  # about the number of segments of small datasets that several machines write
-SEGMENT_TASKS = 16  # encoder tasks of a segment, at most
-SEGMENT_BLOCKS = 4  # how many times the bytes of a block its tasks read and write, at least
-SEGMENT_WORKERS = 256  # workers that can encode segments concurrently
+SEGMENTS = 64  # about the number of segments of a small dataset; as many shards are not divided
+SEGMENT_TASKS = 16  # encoder tasks of a segment, at most, unless its blocks are large
+SEGMENT_BLOCKS = 4  # bytes that the tasks of a segment read and write, at least, in largest blocks
+SEGMENT_WORKERS = 256  # slots that can encode segments concurrently, at most
 BLOCK_BYTES = 4 << 20  # about the bytes of the rows of a block of a shard, at most
 BLOCK_TASKS = 16  # encoder tasks of a block, if their rows are much smaller than what they refer to
 LEAST_BLOCK_BYTES = 1 << 18  # of such a block

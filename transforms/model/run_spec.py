@@ -128,9 +128,9 @@ class RunSpec:
       options, versions: Content of the manifest.
       job: Content of job.json. By default, `job_id`, `options`, `versions` and `job` are derived
         from the other fields.
-      several_machines: Whether workers share the encoding of each shard: one that is free takes the
-        next part. This suits a cluster; on one machine it takes longer, as shards are written
-        twice.
+      several_machines: Whether workers share the encoding of each shard: a free worker takes the
+        next segment. This suits a cluster; on one machine it takes longer, because shards are
+        written twice.
       watched: Whether the submitter waits for the job and reports the verdict; otherwise a refused
         run raises RunError in the pipeline.
 

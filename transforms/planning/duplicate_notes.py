@@ -55,7 +55,7 @@ def copies_notes(
 ) -> Iterator[Note]:
     """Yield a note on copies of records in datasets of the input, which are not read.
 
-    listed: copies that were left out of the listing. are_made: whether balancing makes copies in
+    listed: number of copies that the listing left out. are_made: whether balancing makes copies in
       this run.
     """
     count = listed + sum(read_skipped(part, staging=staging).get(COPIES, 0) for part in parts)

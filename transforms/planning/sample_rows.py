@@ -19,7 +19,7 @@ from recordmill.transforms.staged.parts import (
     with_staged_paths,
 )
 
-_PARTS = 2  # read at the same time from a store: all columns of 8 MiB
+_PARTS = 2  # read at the same time from a store, with all columns: about 8 MiB each
 
 
 def sample_size(records: int) -> int:
@@ -43,7 +43,7 @@ def fetch_samples(
     Each part is read once.
 
     samples: {split: its sample as in `Survey`, not empty}. unite: whether columns of batches may
-    differ.
+      differ.
     """
     columns = read_columns(staging) if unite else None
     places = {
@@ -73,9 +73,10 @@ def fetch_samples(
 def _in_order(
     split: str, batches: list[pa.RecordBatch], names: npt.NDArray[np.str_]
 ) -> pa.RecordBatch:
-    """Return the rows of a sample, given those of each part, in the order of the parts.
+    """Return the rows of a sample in its order.
 
-    names: of the part of each row.
+    batches: its rows of each part, sorted by the names of parts. names: name of the part of each
+      row of the sample.
     """
     order = np.argsort(np.argsort(names, kind="stable"))
     joined = batch.concat(batches).take(pa.array(order))

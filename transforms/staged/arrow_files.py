@@ -28,7 +28,7 @@ from recordmill.transforms.staged.mapped_files import open_arrow, read_or_take, 
 T = TypeVar("T")
 
 PIECE_SUM = 8  # bytes of the checksum that follows a piece
-_LENGTH = struct.Struct("<Q")  # of the header, before it
+_LENGTH = struct.Struct("<Q")  # of the header, which follows
 _LONGEST = 1 << 26  # bytes of a header; more is damage
 _ALIGNED = 64  # bytes; the Arrow file behind the header starts at a multiple
 _FIRST = 1 << 19  # bytes that are read first: most files are smaller
@@ -100,10 +100,10 @@ def _rows(source: Any, columns: Collection[str] | None) -> pa.RecordBatch:
 
 
 def _header_of(data: pa.Buffer) -> bytes:
-    """Return the header of an Arrow file in a store: its size, and (start, end, sum) of parts.
+    """Return the header of an Arrow file in a store: its size, and (start, end, sum) of ranges.
 
-    These are {column: range of its values}, and the other ranges, which hold schema, dictionaries
-    and the like.
+    `columns` has the range of the values of each column, `others` the ranges between them (schema,
+    dictionaries, footer).
     """
     rows = pa.ipc.open_file(data).get_batch(0)
     ranges = {name: _range_of(rows[name], data) for name in rows.schema.names}
@@ -130,7 +130,7 @@ def _sum(data: pa.Buffer, start: int, end: int) -> str:
 
 
 def _stored(place: Location, columns: Collection[str] | None, attempt: int) -> pa.BufferReader:
-    """Return an Arrow file of a store, in which only the ranges of some columns are filled."""
+    """Read an Arrow file of a store, of which only the ranges of some columns are filled."""
     first = read_or_take(place, 0, _FIRST, again=attempt > 0)
     (length,) = _LENGTH.unpack_from(first)
     end = _LENGTH.size + length
@@ -158,7 +158,7 @@ def _filled(
 ) -> pa.Buffer:
     """Return the `size` bytes of a file from `begin` on, of which only some parts are filled.
 
-    first: the first of them, already read. The rest is read in parallel.
+    first: the first of these bytes, already read. Others are read in parallel.
     """
     if len(first) >= size:
         return pa.py_buffer(first).slice(0, size)

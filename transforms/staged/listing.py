@@ -40,8 +40,8 @@ SYSTEM = (
     *(batch.STRATUM, batch.CLASSES, batch.LABELS, batch.UNIT),
 )
 
-# Folders of files that were derived from the rows of the listing.
 _PARTS = 4  # read at the same time from a store
+# Folders of files that were derived from the rows of the listing.
 _DERIVED = (
     *("looked", "checked", "numbered", "distinct", "near", "cells", "windows", "selected"),
     *("decided", "binned", "strata", "spill", "profiles", "labels"),

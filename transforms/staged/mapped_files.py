@@ -1,4 +1,4 @@
-"""Reads of staged files: local ones are mapped into memory, those of a store can be read ahead."""
+"""Reads of staged files: local ones are mapped into memory, those in a store can be read ahead."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_ahead(
 def read_or_take(place: Location, offset: int, length: int, *, again: bool = False) -> bytes:
     """Return up to `length` bytes at `offset`, if possible those of `read_ahead`.
 
-    again: whether these were damaged, so that the file is read.
+    again: whether those were damaged; then the file is read.
     """
     if not place.is_local and not again:
         with raise_storage_errors("read", place):

@@ -147,7 +147,7 @@ def _of_all(read: Callable[..., T], pieces: Iterable[Piece], staging: Staging) -
 
 
 def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterable[Sequence[Piece]]:
-    """Return groups of pieces; those of the next one in a store are read while one is processed.
+    """Return groups of pieces; in a store, the next group is read while one is processed.
 
     Iterate over the result as over that of `input_files.read_ahead`.
     """

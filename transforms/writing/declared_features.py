@@ -48,9 +48,9 @@ def expect_declared_features(
 
 
 def _first_payload(shard: Location, *, compression: Compression) -> bytes | None:
-    """Return the first record of a staged shard; None if it is missing.
+    """Return the first record of a staged shard.
 
-    Then an earlier attempt has checked it, and has begun to publish.
+    None if the shard is missing: an earlier attempt has checked it and begun to publish.
     """
     try:
         with damage_of(shown(shard), advice=advice_on(shard)), shard.open_input() as stream:

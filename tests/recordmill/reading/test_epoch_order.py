@@ -124,7 +124,7 @@ def test_positions_are_independent_of_the_order_on_disk(name, seekable, together
 
 
 @pytest.mark.parametrize("name", SHUFFLED)
-def test_each_record_comes_anywhere(name) -> None:
+def test_records_spread_evenly_over_positions(name) -> None:
     """Over the seeds, every part of the files is spread evenly over the positions."""
     of = layout(4001, record_bytes=orders.WINDOW_BYTES / 300)
     counts = np.zeros((20, 10))

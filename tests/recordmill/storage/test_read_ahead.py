@@ -87,7 +87,7 @@ def test_neighbours_in_a_file_are_read_together():
     assert sorted(read) == [(0, 400), (200_000, 200_100)]
 
 
-def test_no_more_items_than_asked_for_are_read_ahead():
+def test_at_most_the_given_number_of_items_is_read_ahead():
     begun, gates = [], [threading.Event() for _ in range(4)]
 
     def answer(wanted: InputRange) -> bytes:

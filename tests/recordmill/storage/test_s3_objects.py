@@ -127,7 +127,7 @@ def test_files_and_folders_are_found_with_one_request(store):
     assert [operation for operation, _ in sent(store)] == ["HEAD"] * 5 + ["LIST"] * 5
 
 
-def test_a_denied_look_for_a_file_is_an_error(store):
+def test_denied_access_to_a_file_is_an_error(store):
     place = place_of(store, "a")
     with store.answering(status=403):
         for is_kind in (place.is_file, place.is_dir):

@@ -174,7 +174,7 @@ class _StoredClip(NamedTuple):
 
     @property
     def range(self) -> tuple[int, int]:
-        """Offset and length of all of them."""
+        """Offset and length of the range that holds all frames."""
         begin = min(self.starts)
         return begin, max(map(operator.add, self.starts, self.lengths)) - begin
 

@@ -1,8 +1,8 @@
 """Entries of encoded chunks, in the journals of drafts and in segments of shards.
 
-An entry is a header (sizes of entry and chunk, hash of the chunk's bytes, digest of its rows), an
-Arrow stream of one row with all other fields of the chunk, and a hash of both. The entry of a chunk
-of a segment also has what the index and the recipes take from its rows.
+An entry is a header (bytes of the fields and of the chunk, hash of the chunk, digest of its rows),
+the fields (an Arrow stream of one row), and a hash of both. In a segment, the fields include the
+columns of the rows that the index needs, and the recipes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OTHERS = (
     "noted",
     "reused",
 )
-# Of a chunk of a segment: an Arrow stream of its rows, and their recipes.
+# Further fields in a segment: an Arrow stream of the rows, and their recipes.
 _ROW_FIELDS = pa.schema(
     {
         "rows": pa.binary(),
@@ -68,7 +68,7 @@ _ROW_FIELDS = pa.schema(
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of an entry. digest: of its rows. rows: None in a journal."""
+    """A chunk and the content of its entry. digest: of its rows. rows: None in a journal."""
 
     digest: bytes
     encoded: EncodedChunk
@@ -91,7 +91,7 @@ def entry_of(chunk: EncodedChunk, digest: bytes, *, rows: RowChunk | None = None
 def read_entries(entries: BinaryIO, data: BinaryIO) -> Iterator[StoredChunk]:
     """Yield the chunks of entries, up to the first incomplete or damaged one.
 
-    data: the bytes of the chunks. It is the same file if they follow their entries.
+    data: file with the bytes of the chunks; the same file if each follows its entry.
     """
     while True:
         header = entries.read(_HEADER.size)
@@ -144,7 +144,7 @@ def _row_fields(rows: RowChunk) -> list[pa.Array]:
 
 
 def _one(values: Any, kind: pa.DataType) -> pa.Array:
-    """Return an array of one value: a list of values, or a scalar."""
+    """Return an array with one value: a list, or a scalar."""
     if values is None or not pa.types.is_list(kind):
         return pa.array([values], kind)
     return pa.ListArray.from_arrays(

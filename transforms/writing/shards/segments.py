@@ -1,7 +1,7 @@
-"""Segments of shards: consecutive chunks that any worker encodes, into a file of their own.
+"""Segments of shards: consecutive chunks, which one worker encodes into one file.
 
-A file of a segment has an entry for each chunk (`chunk_entries`), followed by the chunk. Its name
-begins with that of the shard's drafts, with which it is deleted.
+The file of a segment has an entry for each chunk (`chunk_entries`), followed by the chunk. Its name
+begins as those of the shard's drafts, with which it is deleted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from recordmill.transforms.writing.shards.shuffle import BlockPiece, ShardId, al
 class ShardWork(NamedTuple):
     """A shard to write.
 
-    pieces: its pieces, packed by `pack_pieces`. segments: those to encode before they are joined;
-    none if one worker writes the whole shard. attempt: name of this division, for claims.
+    pieces: its pieces, packed by `pack_pieces`. segments: empty if one worker writes the whole
+    shard. attempt: unique prefix of the names of its claims.
     """
 
     shard: ShardId
@@ -39,16 +39,16 @@ class ShardWork(NamedTuple):
 
     @property
     def units(self) -> tuple[Segment | None, ...]:
-        """What workers claim: the segments, or None for the whole shard."""
+        """Units that workers claim: the segments, or None for the whole shard."""
         return self.segments or (None,)
 
     def claim_name(self, segment: Segment | None) -> str:
-        """Return the name of the file in `CLAIMS` of the worker that encodes a segment."""
+        """Return the name of the claim of a segment, or of the whole shard, in `CLAIMS`."""
         return f"{self.attempt}-{'all' if segment is None else segment.start}"
 
 
 def divide(rows: ShardRows, plan: Plan, split: str) -> tuple[Segment, ...]:
-    """Return the segments of a shard of a split; none if it is not divided."""
+    """Return the segments of a shard of a split; empty if it is not divided."""
     if len(all_shards(plan)) >= limits.SEGMENTS:
         return ()
     tasks = sum(-(-one.records // one.task_rows) for one in plan.splits.values())
@@ -94,7 +94,7 @@ def unpack_pieces(packed: Piece, staging: Staging) -> list[BlockPiece]:
 
 
 class SegmentFile:
-    """The file of a segment, while it is written. prefix: of its name."""
+    """Writes the file of a segment. prefix: of its name."""
 
     def __init__(self, staging: Staging, prefix: str) -> None:
         self.name = f"{DRAFTS}/{prefix}{uuid.uuid4().hex}.segment"

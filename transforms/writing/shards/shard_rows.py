@@ -63,7 +63,7 @@ class Chunk(NamedTuple):
     """Rows of a shard that one task encodes.
 
     start: index of the first one in the shard. digest: hash of these rows and the context. The rows
-      that follow may change it too, as Arrow pads a slice with what is behind it.
+      that follow may change it too: Arrow pads a slice with the values after it.
     """
 
     start: int
@@ -122,7 +122,7 @@ class ShardRows:
         return digest.hex()
 
     def chunks(self, some: Segment | None = None) -> Iterator[Chunk]:
-        """Yield the rows in chunks of `step`. some: those to yield; None yields all.
+        """Yield the rows in chunks of `step`. some: chunks to yield; None yields all.
 
         Raises:
           RunError: two records have the same key.
@@ -151,7 +151,7 @@ class ShardRows:
             yield joined()
 
     def _sorted_blocks(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from start to end, which are indices in the shard, block by block."""
+        """Yield the rows from index `start` up to `end` of the shard, block by block."""
         blocks: list[list[Piece]] = []
         slices: list[slice] = []
         following = 0
@@ -164,7 +164,7 @@ class ShardRows:
         for pieces, wanted in zip(ahead, slices, strict=True):
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
-            # Encoding takes so long that this costs nothing, and so does a store.
+            # This takes little time compared with encoding files, or with requests to a store.
             if batch.refers_to_files(rows) or not self.staging.root.is_local:
                 environment.keep_memory_low()
             yield rows[wanted]

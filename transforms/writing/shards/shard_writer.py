@@ -99,7 +99,7 @@ class ShardWriter:
         )
 
     def finished(self, shard: ShardId, plan: Plan) -> ShardInfo | None:
-        """Return the summary of a complete shard, maybe of other rows; None if it is incomplete."""
+        """Return the info of a complete shard, maybe of other rows; None if it is incomplete."""
         count = plan.splits[shard[0]].shards
         done = self.staging.shard_info(self._name(shard, plan))
         return done if done is not None and self._is_complete(done, shard, count) else None
@@ -112,7 +112,7 @@ class ShardWriter:
         segment: Segment,
         earlier: Mapping[str, str],
     ) -> str:
-        """Encode a segment of a shard into a file of its own, and return its name in staging.
+        """Encode a segment of a shard into a file, and return the file's name in staging.
 
         pieces: those that have rows. earlier: the files that `segment_files` found.
         """
@@ -134,7 +134,8 @@ class ShardWriter:
     ) -> ShardInfo:
         """Write a shard, unless an earlier run finished it from the same rows and artifacts.
 
-        pieces: those that have rows. segments: files of `write_segment`; other rows are encoded.
+        pieces: those that have rows. segments: {segment: file of `write_segment`}; rows of other
+          segments are encoded.
         """
         split, number = shard
         count = plan.splits[split].shards

@@ -1,10 +1,10 @@
 """The stages that write shards: `WriteShard`, or three stages that share shards among machines.
 
-`WriteShard` gives each worker an equal number of shards. That suits one machine, whose encoder
-processes serve all of its workers. Of several machines, the slowest would determine the end. There
+With `WriteShard`, each worker gets an equal number of shards. That suits one machine, whose encoder
+processes serve all of its workers; on several machines, the job would end with the slowest. There
 `DivideShards` divides shards into segments, `EncodeSegments` runs on every worker and takes the
-next segment whenever it is free, and `JoinSegments` joins those of each shard. A segment that was
-claimed and is not finished, after a worker was lost, is encoded while its shard is joined.
+next segment whenever it is free, and `JoinSegments` joins those of each shard. A segment whose
+worker was lost is encoded while its shard is joined.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Encoded = tuple[ShardId, Segment | None, str]
 
 
 class _ConcurrentDoFn(beam.DoFn, Generic[T]):
-    """Makes calls in threads, up to `SHARDS_AT_ONCE` of a bundle at a time.
+    """Runs calls in threads, up to `SHARDS_AT_ONCE` of a bundle at a time.
 
     While the last rows of one shard are encoded, or its index is written, the other keeps the
     encoder processes busy.
@@ -63,7 +63,7 @@ class _ConcurrentDoFn(beam.DoFn, Generic[T]):
         self._calls.append(self._threads.submit(call, *arguments))
 
     def wait_for_room(self) -> Iterator[T]:
-        """Yield the result of the oldest call, if no other can begin before it has ended."""
+        """Yield the result of the oldest call, if as many run as can at a time."""
         if len(self._calls) == limits.SHARDS_AT_ONCE:
             yield self._oldest()
 
@@ -109,7 +109,7 @@ def _not_empty(pieces: Iterable[BlockPiece]) -> list[BlockPiece]:
 
 @dataclasses.dataclass(frozen=True)
 class _Chosen:
-    """Chooses shards. only: their names; None chooses all. compression: as in `shard_name`."""
+    """Selects shards. only: their names; None selects all. compression: as in `shard_name`."""
 
     only: frozenset[str] | None
     compression: str
@@ -168,9 +168,9 @@ class DivideShards(beam.DoFn):
 
 
 class EncodeSegments(_ConcurrentDoFn[Encoded]):
-    """Encode segments while there are any: numbers of workers in, `Encoded` out.
+    """Claim and encode segments until none is left: numbers of workers in, `Encoded` out.
 
-    Workers begin at different segments, by their numbers, so that they seldom claim the same.
+    Workers begin at different segments, by their numbers, so that they seldom claim the same one.
     """
 
     def __init__(self, writer: ShardWriter) -> None:
@@ -183,7 +183,7 @@ class EncodeSegments(_ConcurrentDoFn[Encoded]):
 
     def process(self, worker: int, work: Sequence[ShardWork], plan: Plan) -> Iterator[Encoded]:
         attempts = {one.attempt for one in work}
-        if attempts <= self._done:  # this worker has more numbers than one
+        if attempts <= self._done:  # by an earlier number of this worker
             return
         staging = self._writer.staging
         units = [(one, segment) for one in sorted(work) for segment in one.units]

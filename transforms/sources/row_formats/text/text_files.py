@@ -482,13 +482,13 @@ def _after_lines(text: bytes, count: int) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4)
 def _head_of(origin: Origin) -> bytes:
-    """Return the first bytes of a listed file in a store; a worker reads several sections of it."""
+    """Return the first bytes of a listed file in a store, kept for further sections of it."""
     with origin.open() as file:
         return file.read(_FIRST_READ)
 
 
 def _read(file: BinaryIO, length: int | None, *, first: int) -> Iterator[bytes]:
-    """Yield the next `length` bytes, or all. first: bytes of the first read of all."""
+    """Yield the next `length` bytes, or all. first: size of the first read, if all are read."""
     size = first if length is None else limits.BATCH_BYTES
     while length is None or length:
         data = file.read(size if length is None else min(size, length))
