@@ -243,6 +243,9 @@ def test_the_code_about_loading_runs(readme_dataset, monkeypatch, capfd):
     spread = strategy.distribute_datasets_from_function(namespace["part"])
     assert len(next(iter(spread))) == 3
     assert next(iter(namespace["mixed"]))[0].shape[0] == 64
+    for code in blocks(ROOT / "docs" / "resume.md", "python")[:2]:
+        exec(code, namespace)
+    assert next(iter(namespace["train"]))[0].shape[0] <= 16
 
 
 def test_the_code_about_arrays_reads_them_back(readme_dataset):

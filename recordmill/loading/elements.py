@@ -22,7 +22,8 @@ WEIGHT = "sample_weight"  # key of the weight in dictionaries
 class Elements:
     """Makes elements from the features of records or batches.
 
-    records: number of records in an epoch; records after them are padding.
+    records: number of records in an epoch; those at later positions are padding.
+    has_padding: True if any host may have padding.
     classes: number of classes.
     label_offset: number of the first class.
     class_weights: per class; None for no weights.
@@ -31,19 +32,15 @@ class Elements:
     selection: Selection
     options: LoadOptions
     records: int
+    has_padding: bool
     classes: int
     label_offset: int
     class_weights: Sequence[float] | None
 
-    @property
-    def has_padding(self) -> bool:
-        """True if any host may have padding."""
-        return self.options.shard is not None and not self.options.drop_remainder
-
     def make(self, tensors: Tensors, number: Any) -> Any:
         """Make the element of a record or of a batch.
 
-        number: int64[] or int64[n], the number of the record in the epoch; None if not needed.
+        number: int64[] or int64[n], the position of the record in the epoch; None if not needed.
         """
         inputs = {name: self._normalized(name, tensors[name]) for name in self.selection.inputs}
         weights = []

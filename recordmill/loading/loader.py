@@ -28,7 +28,7 @@ def load(
     batch_size: int | None = None,
     shuffle: bool = False,
     seed: int = 0,
-    shuffle_buffer: int | None = None,
+    order: str | None = None,
     repeat: bool | int = False,
     inputs: str | Sequence[str] | None = None,
     label: str | None = None,
@@ -44,7 +44,7 @@ def load(
     drop_remainder: bool = False,
     cache: bool | str | os.PathLike[str] = False,
     shard: tuple[int, int] | None = None,
-    start: int = 0,
+    start: int | Mapping[str, Any] = 0,
     verify: bool = False,
     max_record_bytes: int | None = None,
 ) -> Any:
@@ -59,9 +59,12 @@ def load(
     dataset: the folder of a dataset; or {folder: weight} for several datasets with equal features
       and classes, which are sampled by these weights in an endless dataset.
     batch_size: records per batch; the last batch of an epoch may have fewer. None: single records.
-    shuffle: another order in every epoch, determined by the seed: of files, and of records in a
-      buffer of `shuffle_buffer` records (by default as many as take 64 MiB; records are already
-      shuffled over all files on disk). Without it records have the order of `recordmill.read`.
+    shuffle: another order in every epoch, which is a function of the dataset, the seed and the
+      epoch; hosts, batch size and framework have no part in it. Without it records have the order
+      of `recordmill.read`.
+    order: `windowed`, the default of `shuffle`, reads blocks of files in another order and shuffles
+      the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
+      which is read by its offset; not for gzip.
     repeat: number of epochs; True for an endless dataset. Batches never span two epochs.
     inputs: the features that make up x: one name for the value itself, several for a dictionary.
     label: the feature that is y, if it is not the class.
@@ -81,11 +84,12 @@ def load(
       longest input): below the first boundary, from the first to the second, and so on.
     drop_remainder: leave out records that do not fill a batch, or that hosts cannot share equally.
     cache: keep decoded and resized records: True in memory; a path in files whose names begin with
-      it and end with a digest of their content.
-    shard: (hosts, index of this host): every host reads its part of the records in the same number
-      of steps. Hosts with fewer records get one more, with a sample weight of 0.
-    start: number of batches (or of records, without batch_size) to skip, in the order that a run
-      with these options has. Within an epoch this needs `repeat`.
+      it and end with a digest of their content. With `shuffle` their order is that of a buffer.
+    shard: (hosts, index of this host): every host reads every n-th record of the order, in the same
+      number of steps. Hosts with fewer records get one more, with a sample weight of 0.
+    start: where to continue: a state of `recordmill.position` or of a `torch_dataset`, of any
+      number of hosts and any batch size. On one host also the number of batches (or of records,
+      without batch_size) to skip. Within an epoch this needs `repeat`.
     verify: check the sha256 of all files first, and decompress gzip files within
       `max_record_bytes`. Sizes of files, and the checksums of every record that is read, are always
       checked.
@@ -106,7 +110,7 @@ def load(
         batch_size=batch_size,
         shuffle=shuffle,
         seed=seed,
-        shuffle_buffer=shuffle_buffer,
+        order=order,
         repeat=repeat,
         inputs=None if inputs is None else parse_names(inputs),
         label=label,

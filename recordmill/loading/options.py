@@ -31,7 +31,7 @@ class LoadOptions:
     batch_size: int | None
     shuffle: bool
     seed: int
-    shuffle_buffer: int | None
+    order: str | None
     repeat: bool | int
     inputs: tuple[str, ...] | None
     label: str | None
@@ -47,10 +47,10 @@ class LoadOptions:
     drop_remainder: bool
     cache: bool | str
     shard: tuple[int, int] | None
-    start: int
+    start: int | Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "shuffle_buffer", "pad_to"):
+        for name in ("batch_size", "pad_to"):
             value = getattr(self, name)
             if value is not None:
                 expect_whole(name, value, least=1)
@@ -67,7 +67,8 @@ class LoadOptions:
         if not isinstance(self.cache, bool | str):
             raise ConfigError(f"cache: expected True, or a path, got {self.cache!r}")
         expect_whole("seed", self.seed, least=0, below=2**63)
-        expect_whole("start", self.start, least=0)
+        if not isinstance(self.start, Mapping):
+            expect_whole("start", self.start, least=0)
         if not isinstance(self.repeat, bool):
             expect_whole("repeat", self.repeat, least=1)
         expect_some_of("augment", self.augment, AUGMENTATIONS)
@@ -81,8 +82,11 @@ class LoadOptions:
         self._check_batches()
         if self.augment and self.split != TRAIN:
             raise ConfigError(f"augment is for the split {TRAIN}, got the split {self.split!r}")
-        if self.shuffle_buffer is not None and not self.shuffle:
-            raise ConfigError("shuffle_buffer needs shuffle=True")
+        if self.order is not None and self.cache:
+            raise ConfigError(
+                "order contradicts cache, which is read in sequence and shuffled in a buffer: leave"
+                " one of them out"
+            )
         if self.as_supervised is False and (self.one_hot or self.class_weights or self.label):
             raise ConfigError(
                 "as_supervised=False returns the features of records: omit label, one_hot and"
@@ -98,6 +102,12 @@ class LoadOptions:
         if index >= hosts:
             raise ConfigError(
                 f"shard: expected (hosts, index) with an index below {hosts}, got {self.shard}"
+            )
+        if hosts > 1 and self.start and not isinstance(self.start, Mapping):
+            raise ConfigError(
+                f"start: the records of {self.start!r} steps depend on the number of hosts: give a"
+                " state, such as recordmill.position('out', step=100, global_batch=64), with the"
+                " batch of all hosts that made the steps"
             )
 
     def _check_batches(self) -> None:

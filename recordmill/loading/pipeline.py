@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.errors import ConfigError
-from recordmill.loading import images, parse, stream
+from recordmill.loading import graph_order, images, parse, stream
 from recordmill.loading.cache_files import lock_cache
 from recordmill.loading.element_shapes import (
     check_varying,
@@ -26,6 +26,8 @@ from recordmill.loading.options import LoadOptions
 from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import channels_of
 from recordmill.loading.sources import LoadedDataset, mixed_class_weights
+from recordmill.loading.steps import EpochSteps
+from recordmill.reading import epoch_order
 
 _PARALLEL = min(len(os.sched_getaffinity(0)), 16)  # more parallel batches would take more memory
 _PREFETCH = 2  # elements prepared ahead of the training step
@@ -54,58 +56,75 @@ class Pipeline:
         self._elements = Elements(
             selection=first.selection,
             options=options,
-            records=first.part.read,
+            records=first.layout.records,
+            has_padding=options.shard is not None and not options.drop_remainder and not is_mix,
             classes=len(first.manifest.labels),
             label_offset=first.manifest.label_offset,
             class_weights=weights,
         )
-        self._cached: dict[str, Any] = {}
+        self._hosts, self._host = options.shard or (1, 0)
+        self._seed_key = first.layout.seed_key(options.seed)
         check_readable([source.place for source in sources])
-        self._check_endless()
+        self._steps = EpochSteps(options, sources, is_mix=is_mix)
+        self._steps.check_endless()
+        self._streams = [
+            stream.EpochStream(
+                source,
+                order="stored" if options.cache else source.order,
+                seed=options.seed,
+                shard=(self._hosts, self._host),
+            )
+            for source in sources
+        ]
+        self._cached: list[Any] = []
 
     def dataset(self) -> Any:
         """Return the dataset."""
         options = self._options
+        first, consumed = self._steps.start()
         if options.cache:
-            self._cached = {source.place: self._cache(source) for source in self._sources}
-        steps = self._steps()
-        first, skip = divmod(options.start, steps) if steps else (0, options.start)
-        self._check_start(first, skip, steps)
+            pairs = zip(self._sources, self._streams, strict=True)
+            self._cached = [self._cache(source, one) for source, one in pairs]
         if self._is_mix or options.shuffle or options.augment or options.repeat or options.start:
             data = stream.epochs(
                 self._epoch,
-                seed=options.seed,
                 repeat=False if self._is_mix else options.repeat,
                 epoch=first,
-                skip=skip,
+                consumed=consumed,
             )
         else:
-            data = self._epoch(None, None)
-        if self._is_mix or steps is not None:
-            data = data.apply(tf.data.experimental.assert_cardinality(self._length(steps)))
+            nothing = tf.constant(0, tf.int64)
+            data = self._epoch(nothing, nothing)
+        if self._is_mix or options.bucket_boundaries is None:
+            length = self._steps.length(first, consumed)
+            size = tf.data.INFINITE_CARDINALITY if length is None else length
+            data = data.apply(tf.data.experimental.assert_cardinality(size))
         return data.prefetch(_PREFETCH).with_options(_dataset_options())
 
-    def _epoch(self, seed: Any, skip: Any) -> Any:
+    def _epoch(self, epoch: Any, consumed: Any) -> Any:
         """Return a dataset of the batches (or records) of one epoch.
 
-        seed: int64[], of the epoch; None if nothing is random.
-        skip: int64[], number of batches (or records) to skip; None for none.
+        epoch: int64[], its number; of a mixture, that of the iteration.
+        consumed: int64[], records that all hosts have consumed.
         """
         options = self._options
+        seed = self._seed(epoch) if self._is_mix or options.augment else None
         if self._is_mix:
-            streams = [
-                lambda drawn, source=source: self._records(source, drawn)
-                for source in self._sources
+            weights = [one.weight for one in self._sources]
+            several = [
+                lambda epoch, number=number: self._records(number, epoch, tf.zeros([], tf.int64))
+                for number in range(len(self._sources))
             ]
-            records = stream.mix(streams, [one.weight for one in self._sources], seed)
+            records = stream.mix(several, weights, run=epoch, seed=seed).skip(consumed)
+            first, every = consumed, 1
         else:
-            records = self._records(self._sources[0], seed)
+            records = self._records(0, epoch, consumed)
+            first, every = self._streams[0].first_position(consumed), self._hosts
         # Numbering takes a noticeable part of the time of small records.
         is_numbered = bool(options.augment) or self._elements.has_padding
         if is_numbered:
-            records = records.enumerate()
-        if skip is not None:
-            records = records.skip(skip * (options.batch_size or 1))
+            positions = tf.data.Dataset.range(first, tf.int64.max, every)
+            records = tf.data.Dataset.zip((positions, records))
         in_batches = options.batch_size is not None and self._is_parsed_in_batches
         make: Callable[..., Any] = self._batch if in_batches else self._element
         if in_batches:
@@ -118,26 +137,38 @@ class Pipeline:
         )
         return elements if in_batches or options.batch_size is None else self._batched(elements)
 
-    def _records(self, source: LoadedDataset, seed: Any) -> Any:
-        """Return a dataset of the payloads of an epoch, or of cached features, with padding."""
-        options, part, compression = self._options, source.part, source.manifest.compression
-        shuffle_seed = seed if options.shuffle else None
-        size = options.shuffle_buffer or stream.default_buffer(part)
-        if not options.cache:
-            records = stream.epoch(part, compression=compression, seed=shuffle_seed, buffer=size)
-        else:
-            records = self._cached[source.place]
-            if shuffle_seed is not None:
-                records = records.shuffle(size, seed=shuffle_seed, reshuffle_each_iteration=False)
-        if not part.padding:
-            return records
-        padding = stream.padding(part, compression=compression)
-        return records.concatenate(padding.map(self._decode) if options.cache else padding)
+    def _seed(self, epoch: Any) -> Any:
+        """Return a random number of an epoch: int64[]."""
+        keys = graph_order.epoch_keys(self._seed_key, epoch)
+        return tf.bitcast(keys[epoch_order.AUGMENTATIONS], tf.int64)
 
-    def _cache(self, source: LoadedDataset) -> Any:
+    def _records(self, number: int, epoch: Any, consumed: Any) -> Any:
+        """Return a dataset of the payloads of an epoch, or of cached features, with padding."""
+        options, source, read = self._options, self._sources[number], self._streams[number]
+        if not options.cache:
+            records = read.epoch(epoch, consumed)
+        else:
+            records = self._cached[number]
+            if options.shuffle:
+                records = records.shuffle(
+                    stream.cache_buffer(source.layout),
+                    seed=self._seed(epoch),
+                    reshuffle_each_iteration=False,
+                )
+            records = records.skip((read.first_position(consumed) - self._host) // self._hosts)
+        if self._is_mix or self._hosts == 1:
+            return records
+        left = source.layout.records - consumed
+        if options.drop_remainder:
+            return records.take(left // self._hosts)
+        padding = read.padding()
+        records = records.concatenate(padding.map(self._decode) if options.cache else padding)
+        return records.take(-(-left // self._hosts))
+
+    def _cache(self, source: LoadedDataset, read: stream.EpochStream) -> Any:
         """Return a cached dataset of the features of records, in the order of the files."""
-        records = stream.epoch(source.part, compression=source.manifest.compression)
-        decoded = records.map(self._decode, num_parallel_calls=_PARALLEL)
+        nothing = tf.constant(0, tf.int64)
+        decoded = read.epoch(nothing, nothing).map(self._decode, num_parallel_calls=_PARALLEL)
         path = self._options.cache
         if path is True:
             return decoded.cache()
@@ -146,7 +177,8 @@ class Pipeline:
     def _cache_digest(self, source: LoadedDataset) -> str:
         """Return a digest of everything that influences the content of a source's cache."""
         what = (
-            *(source.manifest.digest, source.part, sorted(self._features.items())),
+            *(source.manifest.digest, source.split, self._options.shard),
+            *(sorted(self._features.items()),),
             *(self._options.image_size, tf.__version__),
         )
         return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
@@ -303,70 +335,6 @@ class Pipeline:
     def _padded_shape(self, spec: Any) -> list[int | None]:
         shape = [*spec.shape]
         return [self._options.pad_to, *shape[1:]] if varies(spec.shape) else shape
-
-    def _steps(self) -> int | None:
-        """Return the number of batches (or records) of an epoch; None if unknown or endless."""
-        options = self._options
-        if self._is_mix or options.bucket_boundaries is not None:
-            return None
-        records = self._sources[0].part.records
-        size = options.batch_size or 1
-        return records // size if options.drop_remainder else -(-records // size)
-
-    def _length(self, steps: int | None) -> int:
-        """Return the cardinality of the dataset, given the number of steps of an epoch."""
-        repeat = self._options.repeat
-        if steps is None or repeat is True:
-            return int(tf.data.INFINITE_CARDINALITY)
-        return steps if repeat is False else steps * repeat - self._options.start
-
-    def _check_endless(self) -> None:
-        """Check that an endless dataset has batches, because an iteration would wait forever.
-
-        Raises:
-          ConfigError: it may have none.
-        """
-        options = self._options
-        if not self._is_mix and options.repeat is not True:
-            return
-        for source in self._sources:
-            if not source.part.records:
-                raise ConfigError(
-                    f"{source.place} has no records in {options.split} for this host, and an"
-                    " endless dataset would wait for them forever: use fewer hosts, or leave the"
-                    " dataset out"
-                )
-        if self._is_mix or not options.drop_remainder or options.batch_size is None:
-            return
-        batches = len(options.bucket_boundaries or ()) + 1
-        if self._sources[0].part.records <= (options.batch_size - 1) * batches:
-            raise ConfigError(
-                f"the {self._sources[0].part.records} records of {options.split} may not fill a"
-                f" batch of {options.batch_size}, and with drop_remainder an endless dataset would"
-                " wait for one forever: reduce batch_size, or leave drop_remainder out"
-            )
-
-    def _check_start(self, epoch: int, skip: int, steps: int | None) -> None:
-        """Check the option `start`.
-
-        Raises:
-          ConfigError: it is after the end, or within the epoch of a dataset without `repeat`.
-        """
-        options = self._options
-        if options.start == 0 or self._is_mix:
-            return
-        if not steps:
-            raise ConfigError("start: the split has no records")
-        if options.repeat is False and skip:
-            raise ConfigError(
-                f"start: {options.start} is within an epoch of {steps} steps; set repeat=True or a"
-                f" number of epochs, or start at a multiple of {steps}"
-            )
-        if not isinstance(options.repeat, bool) and epoch >= options.repeat:
-            raise ConfigError(
-                f"start: expected a number below {steps * options.repeat}, the steps of"
-                f" {options.repeat} epochs, got {options.start}"
-            )
 
 
 def check_readable(places: Iterable[str]) -> None:

@@ -7,26 +7,34 @@ import os
 from collections.abc import Mapping, Sequence
 
 from recordmill.errors import ConfigError
-from recordmill.format.manifest import Manifest, class_weights, load
+from recordmill.format.manifest import Manifest, Shard, class_weights, load
 from recordmill.format.replaced_datasets import expect_unchanged
 from recordmill.format.split_names import TRAIN
 from recordmill.loading.options import LoadOptions
-from recordmill.loading.parts import HostPart, check_files, check_sizes, host_part, shards_of
 from recordmill.loading.selection import Selection, select
+from recordmill.loading.shard_files import check_files, check_sizes, shards_of
 from recordmill.option_names import option_name
+from recordmill.reading.epoch_order import OrderLayout, OrderName, order_layout, order_name
 from recordmill.reading.reader import Folder
 from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedDataset:
-    """An opened dataset, this host's part of it, and its weight in the mix."""
+    """An opened dataset, the shards of the split, and the dataset's weight in the mix."""
 
-    place: str
+    location: Location
     manifest: Manifest
     selection: Selection
-    part: HostPart
+    split: str
+    shards: tuple[Shard, ...]
+    layout: OrderLayout
+    order: OrderName
     weight: float
+
+    @property
+    def place(self) -> str:
+        return str(self.location)
 
 
 def open_datasets(
@@ -75,9 +83,17 @@ def _open(
         check_sizes(
             location, options.split, shards, inflate=verify, max_record_bytes=max_record_bytes
         )
-    part = host_part(location, shards, shard=options.shard, drop_remainder=options.drop_remainder)
+    layout = order_layout(manifest, shards)
+    order = order_name(shuffle=options.shuffle, order=options.order, seekable=layout.seekable)
     return LoadedDataset(
-        place=str(location), manifest=manifest, selection=selection, part=part, weight=weight
+        location=location,
+        manifest=manifest,
+        selection=selection,
+        split=options.split,
+        shards=shards,
+        layout=layout,
+        order=order,
+        weight=weight,
     )
 
 

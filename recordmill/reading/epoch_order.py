@@ -36,11 +36,13 @@ WINDOW_BYTES = 32 << 20
 WINDOW_RECORDS = 1 << 14
 
 # Domains of keys: one part of an order never repeats the numbers of another.
-SHORT_BLOCK, BLOCKS, RECORDS, ROUNDS = range(4)
+SHORT_BLOCK, BLOCKS, RECORDS, AUGMENTATIONS, ROUNDS = range(5)
 
-_ROUNDS = 8  # of the Feistel network
-_LEAST_BITS = 6  # of its domain: a smaller network has few permutations
-_GOLDEN = 0x9E3779B97F4A7C15
+FEISTEL_ROUNDS = 8
+DOMAINS = ROUNDS + FEISTEL_ROUNDS
+_LEAST_BITS = 6  # of the domain of a Feistel network: a smaller one has few permutations
+GOLDEN = 0x9E3779B97F4A7C15
+MIX_1, MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
 
 Numbers = npt.NDArray[np.int64]
@@ -151,19 +153,19 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
     Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014.
     """
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
     return values ^ (values >> np.uint64(31))
 
 
 def epoch_key(seed_key: int, epoch: int, domain: int) -> npt.NDArray[np.uint64]:
     """Return the key of one domain of an epoch: uint64[1]."""
-    key = np.array([(seed_key + (epoch + 1) * _GOLDEN) & _MASK], np.uint64)
+    key = np.array([(seed_key + (epoch + 1) * GOLDEN) & _MASK], np.uint64)
     return mix(mix(key) + np.uint64(domain))
 
 
 def _hashes(key: npt.NDArray[np.uint64], numbers: Numbers) -> npt.NDArray[np.uint64]:
-    return mix(key ^ mix(numbers.astype(np.uint64)))
+    return mix(key + numbers.astype(np.uint64) * np.uint64(GOLDEN))
 
 
 def shuffle(key: npt.NDArray[np.uint64], numbers: Numbers) -> Numbers:
@@ -240,15 +242,19 @@ class WindowedOrder:
         return numbers
 
 
+def half_bits(records: int) -> int:
+    """Return half the bits of the Feistel network's domain, which has at least so many numbers."""
+    return -(-max(_LEAST_BITS, (records - 1).bit_length()) // 2)
+
+
 class FullOrder:
     """A permutation of all records, computed by a Feistel network with cycle walking."""
 
     def __init__(self, layout: OrderLayout, *, seed: int, epoch: int) -> None:
         self.layout = layout
-        bits = max(_LEAST_BITS, (layout.records - 1).bit_length())
-        self._half = np.uint64(-(-bits // 2))
+        self._half = np.uint64(half_bits(layout.records))
         key = layout.seed_key(seed)
-        self._keys = [epoch_key(key, epoch, ROUNDS + number) for number in range(_ROUNDS)]
+        self._keys = [epoch_key(key, epoch, ROUNDS + number) for number in range(FEISTEL_ROUNDS)]
 
     def record_numbers(self, positions: Numbers) -> Numbers:
         """Return the record numbers at these positions."""

@@ -29,7 +29,6 @@ def folder(tmp_path_factory):
         ({"seed": 2**63}, "seed: expected 0 to 9223372036854775807, got 9223372036854775808"),
         ({"start": -1}, "start: expected 0 or more, got -1"),
         ({"repeat": 0}, "repeat: expected 1 or more, got 0"),
-        ({"shuffle_buffer": 10}, "shuffle_buffer needs shuffle=True"),
         ({"augment": "flop"}, "augment: expected some of crop, flip, rotate, brightness, contrast"),
         ({"augment": "flop"}, "got 'flop' (did you mean 'flip'?)"),
         ({"augment": "flip", "split": "validation"}, "augment is for the split train, got the spl"),
@@ -92,7 +91,7 @@ def folder(tmp_path_factory):
         ({"batch_size": 2}, "the images in image/encoded have different sizes, or their size is"),
         (
             {"start": 4, "inputs": "size"},
-            "start: 4 is within an epoch of 6 steps; set repeat=True",
+            "start: 4 of epochs of 6 steps is within an epoch; set repeat=True",
         ),
         (
             {"batch_size": 2, "bucket_boundaries": "32"},
@@ -109,7 +108,15 @@ def folder(tmp_path_factory):
             {"inputs": "size", "batch_size": 7, "drop_remainder": True, "repeat": True},
             "the 6 records of train may not fill a batch of 7, and with drop_remainder an endless",
         ),
-        ({"repeat": 2, "start": 12}, "start: expected a number below 12, the steps of 2 epochs, g"),
+        ({"repeat": 2, "start": 12}, "start: 12 of epochs of 6 steps is after the end of 2 epochs"),
+        ({"order": "full"}, "order: 'full' needs shuffle=True"),
+        ({"shuffle": True, "order": "all"}, "order: expected one of windowed, full, got 'all'"),
+        ({"shuffle": True, "order": "full", "cache": True}, "order contradicts cache, which is re"),
+        (
+            {"shard": (2, 1), "start": 3},
+            "start: the records of 3 steps depend on the number of host",
+        ),
+        ({"start": {"epoch": 1}}, "start: expected a state with digest, epoch, order, records, se"),
     ],
 )
 def test_invalid_options_are_reported(folder, options, message) -> None:

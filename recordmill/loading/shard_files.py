@@ -1,10 +1,11 @@
-"""Distribution of a split's records over hosts, as ranges of records in files."""
+"""The shards of a split: checks before they are read, and the places of their blocks."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow.compute as pc
 
 from recordmill.checking.shard_check import compare_file
@@ -14,6 +15,7 @@ from recordmill.format.file_names import index_name
 from recordmill.format.manifest import Manifest, Shard
 from recordmill.format.shard_index import read_index
 from recordmill.format.split_names import in_order
+from recordmill.reading.epoch_order import Numbers, OrderLayout
 from recordmill.reading.reader import DatasetDamagedError
 from recordmill.storage.files import Location
 from recordmill.tfrecord.framing import (
@@ -26,39 +28,18 @@ from recordmill.tfrecord.framing import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FileRange:
-    """Consecutive records of a file: `count` records after the first `skip`."""
+class Pieces:
+    """The pieces of blocks: a block that begins in one shard and ends in another has several.
 
-    path: str
-    skip: int
-    count: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HostPart:
-    """The part of a split that one host reads.
-
-    ranges: its records.
-    first: the file of the split's first record; None for an empty split.
-    padding: number of records to append, so that all hosts have equally many. These are copies of
-      the split's first record, with a sample weight of 0.
-    record_bytes: mean bytes of a record in the files.
+    files, offsets, counts: int64[pieces], the shard, the byte at which a piece begins, and its
+      records.
+    splits: int64[blocks + 1], the first piece of each block.
     """
 
-    ranges: tuple[FileRange, ...]
-    first: FileRange | None
-    padding: int
-    record_bytes: float
-
-    @property
-    def read(self) -> int:
-        """Number of records without padding."""
-        return sum(one.count for one in self.ranges)
-
-    @property
-    def records(self) -> int:
-        """Number of records with padding."""
-        return self.read + self.padding
+    files: Numbers
+    offsets: Numbers
+    counts: Numbers
+    splits: Numbers
 
 
 def shards_of(manifest: Manifest, split: str) -> tuple[Shard, ...]:
@@ -73,50 +54,82 @@ def shards_of(manifest: Manifest, split: str) -> tuple[Shard, ...]:
     return manifest.splits[split].shards
 
 
-def host_part(
-    dataset: Location,
-    shards: Sequence[Shard],
-    *,
-    shard: tuple[int, int] | None,
-    drop_remainder: bool,
-) -> HostPart:
-    """Return this host's part of a split; all hosts have equally many records, with padding.
+def block_pieces(
+    dataset: Location, split: str, shards: Sequence[Shard], layout: OrderLayout
+) -> Pieces:
+    """Return the pieces of all blocks that a windowed order may have.
 
-    shard: (hosts, index of this host); None for a single host.
-    drop_remainder: leave out the remaining records, instead of padding.
+    These are the full blocks if the short one comes later, those if it came earlier, and then the
+    short block before each full one, and at the end.
+
+    Raises:
+      IndexDamagedError: an index is damaged.
     """
-    files = [FileRange(path=str(dataset / one.file), skip=0, count=one.records) for one in shards]
-    records = sum(one.count for one in files)
-    size = sum(one.bytes for one in shards)
-    hosts, index = shard or (1, 0)
-    if drop_remainder and shard is not None:
-        every, longest = range(records // hosts * hosts), 0
-    else:
-        every, longest = range(records), -(-records // hosts)
-    mine = _even_part(every, hosts, index)
-    return HostPart(
-        ranges=tuple(_slice(files, mine.start, mine.stop)),
-        first=next((one for one in files if one.count), None),
-        padding=max(0, longest - len(mine)),
-        record_bytes=size / records if records else 0,
+    first = np.arange(layout.blocks + 1) * layout.block
+    several = [
+        _cut(first[:-1], layout.block, layout.starts),
+        _cut(first[:-1] + layout.short, layout.block, layout.starts),
+        _cut(first, layout.short, layout.starts),
+    ]
+    numbers = np.concatenate([one.offsets for one in several])
+    files = np.concatenate([one.files for one in several])
+    offsets = np.zeros(len(numbers), np.int64)
+    for file in range(len(shards)):
+        chosen = files == file
+        if not chosen.any():
+            continue
+        rows = numbers[chosen] - layout.starts[file]
+        offsets[chosen] = record_offsets(dataset, split, shards, file)[rows]
+    ends = np.cumsum([0, *(one.splits[-1] for one in several)])
+    splits = [one.splits[:-1] + end for one, end in zip(several, ends[:-1], strict=True)]
+    counts = np.concatenate([one.counts for one in several])
+    return Pieces(
+        files=files,
+        offsets=offsets,
+        counts=counts,
+        splits=np.append(np.concatenate(splits), ends[-1]),
     )
 
 
-def _even_part(whole: range, parts: int, number: int) -> range:
-    """Return part `number` (from 0) of `parts` parts, whose sizes differ by at most one."""
-    return whole[len(whole) * number // parts : len(whole) * (number + 1) // parts]
+def _cut(first: Numbers, size: int, starts: Numbers) -> Pieces:
+    """Cut blocks where shards begin; `offsets` are numbers of records.
+
+    first: int64[blocks], ascending, the first records of blocks of `size` records.
+    starts: int64[shards + 1], the first records of shards.
+    """
+    if not size or not len(first):
+        empty = np.zeros(0, np.int64)
+        return Pieces(
+            files=empty, offsets=empty, counts=empty, splits=np.zeros(len(first) + 1, np.int64)
+        )
+    around = np.searchsorted(first, starts, side="right") - 1
+    inside = (around >= 0) & (starts > first[around]) & (starts < first[around] + size)
+    begins = np.sort(np.concatenate([first, np.unique(starts[inside])]))
+    blocks = np.searchsorted(first, begins, side="right") - 1
+    files = np.searchsorted(starts[1:], begins, side="right")
+    ends = np.minimum(first[blocks] + size, starts[files + 1])
+    return Pieces(
+        files=files,
+        offsets=begins,
+        counts=ends - begins,
+        splits=np.searchsorted(blocks, np.arange(len(first) + 1)),
+    )
 
 
-def _slice(files: Sequence[FileRange], first: int, stop: int) -> list[FileRange]:
-    """Return the records first..stop-1 of whole files."""
-    found = []
-    at = 0
-    for one in files:
-        skip, end = max(first - at, 0), min(stop - at, one.count)
-        if skip < end:
-            found.append(FileRange(path=one.path, skip=skip, count=end - skip))
-        at += one.count
-    return found
+def record_offsets(dataset: Location, split: str, shards: Sequence[Shard], file: int) -> Numbers:
+    """Return the bytes at which the records of an uncompressed shard begin: int64[records].
+
+    Raises:
+      IndexDamagedError: the index is damaged.
+    """
+    shard = shards[file]
+    index = read_index(
+        dataset / index_name(split, file, len(shards)),
+        columns=["offset", "length"],
+        records=shard.records,
+        frames=shard.bytes,
+    )
+    return np.asarray(index["offset"], np.int64)
 
 
 def check_files(dataset: Location, shards: Sequence[Shard], *, checksums: bool) -> None:

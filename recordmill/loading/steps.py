@@ -1,0 +1,126 @@
+"""Steps of a training run: how many an epoch has, and where the run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recordmill.errors import ConfigError
+from recordmill.loading.options import LoadOptions
+from recordmill.loading.sources import LoadedDataset
+from recordmill.reading.epoch_order import host_positions
+from recordmill.reading.position import EpochSequence
+
+
+class EpochSteps:
+    """The batches (or records) of this host in an epoch."""
+
+    def __init__(
+        self, options: LoadOptions, sources: Sequence[LoadedDataset], *, is_mix: bool
+    ) -> None:
+        self._options = options
+        self._sources = sources
+        self._is_mix = is_mix
+        self._hosts, self._host = options.shard or (1, 0)
+
+    def host_records(self, consumed: int) -> int:
+        """Return the number of records that each host has in the rest of an epoch, with padding."""
+        left = self._sources[0].layout.records - consumed
+        drops = self._options.drop_remainder and self._options.shard is not None
+        return left // self._hosts if drops else -(-left // self._hosts)
+
+    def steps(self, consumed: int) -> int | None:
+        """Return the number of batches (or records) of an epoch; None if unknown or endless.
+
+        consumed: records that all hosts have consumed in it.
+        """
+        options = self._options
+        if self._is_mix or options.bucket_boundaries is not None:
+            return None
+        records, size = self.host_records(consumed), options.batch_size or 1
+        return records // size if options.drop_remainder else -(-records // size)
+
+    def length(self, epoch: int, consumed: int) -> int | None:
+        """Return the number of elements from a place in an epoch; None if endless."""
+        repeat, steps, rest = self._options.repeat, self.steps(0), self.steps(consumed)
+        if steps is None or rest is None or repeat is True:
+            return None
+        return rest if repeat is False else rest + steps * (repeat - epoch - 1)
+
+    def check_endless(self) -> None:
+        """Check that an endless dataset has batches, because an iteration would wait forever.
+
+        Raises:
+          ConfigError: it may have none.
+        """
+        options = self._options
+        if not self._is_mix and options.repeat is not True:
+            return
+        for source in self._sources:
+            mine = host_positions(
+                source.layout.records, consumed=0, hosts=self._hosts, host=self._host
+            )
+            if not mine and (self._is_mix or not self.host_records(0)):
+                raise ConfigError(
+                    f"{source.place} has no records in {options.split} for this host, and an"
+                    " endless dataset would wait for them forever: use fewer hosts, or leave the"
+                    " dataset out"
+                )
+        if self._is_mix or not options.drop_remainder or options.batch_size is None:
+            return
+        batches = len(options.bucket_boundaries or ()) + 1
+        records = self.host_records(0)
+        if records <= (options.batch_size - 1) * batches:
+            raise ConfigError(
+                f"the {records} records of {options.split} may not fill a"
+                f" batch of {options.batch_size}, and with drop_remainder an endless dataset would"
+                " wait for one forever: reduce batch_size, or leave drop_remainder out"
+            )
+
+    def start(self) -> tuple[int, int]:
+        """Return the epoch of the option `start`, and the number of its records to skip.
+
+        Raises:
+          ConfigError: it is after the end, within the epoch of a dataset without `repeat`, or a
+            state that these options do not continue.
+        """
+        options, size = self._options, self._options.batch_size or 1
+        if isinstance(options.start, Mapping):
+            epoch, consumed = self._parse_state(options.start)
+            given = f"{consumed} of {self._sources[0].layout.records} records"
+        elif self._is_mix or not options.start:
+            return 0, options.start * size
+        else:
+            steps = self.steps(0)
+            if not steps:
+                raise ConfigError("start: the split has no records")
+            epoch, consumed = options.start // steps, options.start % steps * size
+            given = f"{options.start} of epochs of {steps} steps"
+        if options.repeat is False and consumed:
+            raise ConfigError(
+                f"start: {given} is within an epoch; set repeat=True or a number of epochs, or"
+                " start at the beginning of an epoch"
+            )
+        if not isinstance(options.repeat, bool) and epoch >= options.repeat:
+            raise ConfigError(
+                f"start: {given} is after the end of {options.repeat} epochs: increase repeat"
+            )
+        return epoch, consumed
+
+    def _parse_state(self, state: Mapping[str, Any]) -> tuple[int, int]:
+        options, source = self._options, self._sources[0]
+        if self._is_mix or (options.cache and options.shuffle):
+            what = "a mixture" if self._is_mix else "a shuffled cache"
+            raise ConfigError(
+                f"start: {what} has an order of its own, which a state does not describe: give the"
+                " number of batches, on one host"
+            )
+        epoch, consumed = EpochSequence(
+            records=source.layout.records,
+            split=source.split,
+            order=source.order,
+            seed=options.seed,
+            digest=source.manifest.digest,
+        ).parse(state)
+        # Batches that drop_remainder leaves out are no steps.
+        return (epoch, consumed) if self.steps(consumed) else (epoch + 1, 0)
