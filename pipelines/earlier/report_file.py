@@ -124,7 +124,7 @@ def _stale_report(dataset: Location) -> Location | None:
 
 
 def _default_place(dataset: Location) -> Location:
-    return Location.parse(f"{str(dataset).rstrip('/')}.report.html")
+    return dataset.parent / f"{dataset.name}.report.html"
 
 
 def _check_target(place: Location, dataset: Location) -> None:
@@ -133,7 +133,7 @@ def _check_target(place: Location, dataset: Location) -> None:
         raise ConfigError(f"--output: expected a name that ends in .html, got {shown(place)}")
     both_local = place.is_local and dataset.is_local
     target, folder = (
-        os.path.realpath(one.local_path) if both_local else str(one).rstrip("/")
+        os.path.realpath(one.local_path) if both_local else f"{one.root}/{one.path}".rstrip("/")
         for one in (place, dataset)
     )
     if target.startswith(f"{folder}/"):

@@ -25,6 +25,7 @@ from recordmill.reading import reader
 from recordmill.storage.files import Location
 from recordmill.storage.redaction import redact_uris
 from tests.make_dataset import flower, make_dataset, rewrite
+from tests.s3_store import S3Store
 
 
 def test_the_report_is_written_beside_the_dataset(
@@ -37,6 +38,20 @@ def test_the_report_is_written_beside_the_dataset(
     assert capsys.readouterr().out == f"The report is in {path}\n"
     assert path.read_text().startswith("<!doctype html>")
     assert sorted(tmp_path.joinpath("out").rglob("*")) == before
+
+
+def test_the_report_of_a_dataset_in_a_store_is_beside_it(
+    tmp_path: pathlib.Path, store: S3Store
+) -> None:
+    make_dataset(tmp_path / "two")
+    dataset = Location.parse(store.uri("bucket/sets/two"))
+    for path in filter(pathlib.Path.is_file, (tmp_path / "two").rglob("*")):
+        (dataset / str(path.relative_to(tmp_path / "two"))).write_bytes(path.read_bytes())
+    assert report_main(["--dataset", str(dataset)]) == 0
+    page = Location.parse(store.uri("bucket/sets/two.report.html")).read_bytes()
+    assert page.startswith(b"<!doctype html>")
+    with pytest.raises(ConfigError, match=r"--output: .* is inside the dataset"):
+        report_main(["--dataset", str(dataset), "--output", store.uri("bucket/sets/two/a.html")])
 
 
 def test_output_names_the_file(tmp_path: pathlib.Path) -> None:
