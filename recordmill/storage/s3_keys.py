@@ -65,10 +65,14 @@ def key_options(variables: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def endpoint_of(options: Mapping[str, str], variables: Mapping[str, str]) -> str | None:
-    """Return the address of a store that is not AWS. options: those of the URI."""
+    """Return the address of a store that is not AWS. options: those of the URI.
+
+    As in pyarrow, a scheme in `endpoint_override` counts.
+    """
     address = options.get("endpoint_override")
     if address:
-        return f"{options.get('scheme', 'https')}://{address.rpartition('://')[2]}".rstrip("/")
+        scheme, _, host = address.rpartition("://")
+        return f"{scheme or options.get('scheme', 'https')}://{host}".rstrip("/")
     address = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL")
     return address.rstrip("/") if address else None
 

@@ -352,6 +352,14 @@ def test_the_endpoint_of_the_environment(store, tmp_path):
     assert read_in_a_process(uri, folder=tmp_path, variables=variables) == ["hello", True]
 
 
+@pytest.mark.parametrize("options", ["", "&scheme=http"])
+def test_the_scheme_of_an_endpoint_counts(options, store, tmp_path):
+    store.put("bucket/a", b"hello")
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "x"}
+    uri = f"s3://bucket/a?endpoint_override=http://{store.address}/&region=us-east-1{options}"
+    assert read_in_a_process(uri, folder=tmp_path, variables=keys) == ["hello", True]
+
+
 def test_options_that_the_client_does_not_take_are_those_of_pyarrow(store, tmp_path):
     store.put("bucket/a", b"hello")
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "x"}
