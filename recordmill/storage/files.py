@@ -30,6 +30,7 @@ from recordmill.errors import ConfigError, StorageError
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.no_links import pinned_path
 from recordmill.storage.redaction import holds_keys, shown
+from recordmill.storage.s3_keys import check_query
 from recordmill.storage.s3_objects import S3Files
 from recordmill.storage.storage_errors import (
     MissingError,
@@ -95,11 +96,13 @@ class Location:
     top: int = dataclasses.field(default=0, compare=False, repr=False)
 
     @classmethod
-    def parse(cls, text: str) -> Location:
+    def parse(cls, text: str, *, checked: bool = True) -> Location:
         """Parse a path or a URI, without access to the filesystem.
 
+        checked: whether the options in a URI must be known ones.
+
         Raises:
-          ConfigError: the text is invalid, or its scheme is not supported.
+          ConfigError: the text is invalid, or its scheme or an option is not supported.
         """
         if not text or "\0" in text:
             raise ConfigError(f"expected a path or a URI, got {text!r}")
@@ -132,6 +135,8 @@ class Location:
             )
         query = _QUERY.search(rest)
         path = rest[: query.start()] if query else rest
+        if checked and query and query[1]:
+            check_query(scheme, query[1])
         return cls(f"{scheme}://{authority}", path.strip("/"), query[1] if query else "")
 
     def __str__(self) -> str:

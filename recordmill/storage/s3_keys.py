@@ -1,4 +1,4 @@
-"""Settings that give obstore's S3 client the credentials and the address that pyarrow uses.
+"""Options of stores in URIs, and credentials and address for obstore's S3 client, as in pyarrow.
 
 The AWS SDK in pyarrow looks for credentials in environment variables, profiles and web identity
 tokens, and at the endpoints of containers and EC2 instances. obstore reads no profiles; profiles
@@ -9,10 +9,26 @@ from __future__ import annotations
 
 import configparser
 import datetime
+import functools
 import os
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import fs
+
+from recordmill.errors import ConfigError, did_you_mean
+
+# Options in the query of a URI: those of pyarrow, of which older versions lack some.
+_OPTIONS = {
+    "s3": (
+        *("endpoint_override", "scheme", "region", "allow_bucket_creation"),
+        *("allow_bucket_deletion", "allow_delayed_open", "smart_defaults"),
+        *("tls_ca_file_path", "tls_ca_dir_path", "tls_verify_certificates"),
+    ),
+    "gs": ("endpoint_override", "scheme", "retry_limit_seconds", "project_id"),
+}
 _RENEWED = datetime.timedelta(minutes=5)  # keys of a profile, which other programs may replace
 _CREDENTIALS, _CONFIG = "~/.aws/credentials", "~/.aws/config"
 # Settings of a profile with which the SDK itself gets keys.
@@ -23,6 +39,40 @@ _SOURCES = (
     *("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"),
     *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
 )
+
+
+@functools.lru_cache(maxsize=64)
+def check_query(scheme: str, query: str) -> None:
+    """Check the options in a URI of a store, without access to it.
+
+    Raises:
+      ConfigError: pyarrow does not know an option, or two contradict each other.
+    """
+    known = _OPTIONS.get(scheme, ())
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    for name in options if known else ():
+        if name not in known and not _is_known(scheme, name):
+            raise ConfigError(
+                f"unknown option {name!r} in a {scheme}:// URI{did_you_mean(name, known)}:"
+                f" expected one of {', '.join(known)}"
+            )
+    given, has_scheme, _ = options.get("endpoint_override", "").partition("://")
+    if has_scheme and options.get("scheme", given) != given:
+        raise ConfigError(
+            f"scheme={options['scheme']} contradicts endpoint_override={given}://... in a"
+            f" {scheme}:// URI: leave one of the schemes out"
+        )
+
+
+def _is_known(scheme: str, name: str) -> bool:
+    """Return whether pyarrow, of a version that may be newer, knows an option."""
+    # Without a region, pyarrow would ask Amazon for that of the bucket.
+    options = {"region": "us-east-1", name: ""} if scheme == "s3" else {name: ""}
+    try:
+        fs.FileSystem.from_uri(f"{scheme}://bucket/?{urllib.parse.urlencode(options)}")
+    except (OSError, pa.ArrowException) as error:
+        return "Unexpected query parameter" not in str(error)
+    return True
 
 
 def has_keys() -> bool:

@@ -83,6 +83,17 @@ def test_a_relative_path_becomes_absolute(
         ("file://host/a", "expected file:///PATH without a host"),
         ("s3:///a", "expected s3://BUCKET/PATH, got 's3:///a'"),
         ("s3://key:secret@bucket/a", "set them in the environment"),
+        (
+            "s3://bucket/a?scheme=http&endpoint_overide=x:9000",
+            "unknown option 'endpoint_overide' in a s3:// URI (did you mean 'endpoint_override'?):"
+            " expected one of endpoint_override, scheme, region, ",
+        ),
+        ("s3://bucket/a?access_key=secret", "unknown option 'access_key' in a s3:// URI"),
+        ("gs://bucket/a?endpoint=x", "(did you mean 'endpoint_override'?)"),
+        (
+            "s3://bucket/a?endpoint_override=http://x&scheme=https",
+            "scheme=https contradicts endpoint_override=http://...",
+        ),
     ],
 )
 def test_parse_refuses(text: str, message: str) -> None:
@@ -90,6 +101,14 @@ def test_parse_refuses(text: str, message: str) -> None:
         Location.parse(text)
     assert message in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["smart_defaults=standard", "scheme=http&endpoint_override=http://x", "tls_ca_file_path=/a"],
+)
+def test_known_options_are_accepted(query: str) -> None:
+    assert Location.parse(f"s3://bucket/a?{query}").query == query
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="/\0"), min_size=1), min_size=1))

@@ -72,7 +72,7 @@ class PathRules:
 
     def _of_uri(self, uri: str) -> Location:
         try:
-            place = Location.parse(uri)
+            place = Location.parse(uri, checked=False)
         except ConfigError as error:
             raise RecordError(Reason.BAD_VALUE, redact_uri(str(error))) from error
         if place.is_local:
