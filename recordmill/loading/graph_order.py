@@ -1,7 +1,7 @@
 """The functions of `recordmill.reading.epoch_order` as operations of a TensorFlow graph.
 
-They return the same numbers, so that `recordmill.load` has the order of the other loaders. A graph
-needs no Python when it runs: iterators can be saved, and threads do not wait for each other.
+They return the same numbers, so that `recordmill.load` has the order of the other loaders. Graphs
+run without Python, so iterators can be saved, and threads do not wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def epoch_keys(seed_key: int, epoch: Any) -> list[Any]:
 
 
 def hash_order(key: Any, numbers: Any) -> Any:
-    """Return the places of the numbers of each row in the order of their hashes: int32[..., n]."""
+    """Return the indices that sort the numbers of each row by their hashes: int32[..., n]."""
     hashes = mix(key + tf.bitcast(numbers, tf.uint64) * _constant(epoch_order.GOLDEN))
     # Sorted as signed numbers, so the sign is flipped.
     signed = tf.bitcast(tf.bitwise.bitwise_xor(hashes, _constant(1 << 63)), tf.int64)

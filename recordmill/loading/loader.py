@@ -60,8 +60,8 @@ def load(
       and classes, which are sampled by these weights in an endless dataset.
     batch_size: records per batch; the last batch of an epoch may have fewer. None: single records.
     shuffle: another order in every epoch, which is a function of the dataset, the seed and the
-      epoch; hosts, batch size and framework have no part in it. Without it records have the order
-      of `recordmill.read`.
+      epoch, and does not depend on hosts, batch size or framework. Without it records have the
+      order of `recordmill.read`.
     order: `windowed`, the default of `shuffle`, reads blocks of files in another order and shuffles
       the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
       which is read by its offset; not for gzip.
@@ -87,9 +87,9 @@ def load(
       it and end with a digest of their content. With `shuffle` their order is that of a buffer.
     shard: (hosts, index of this host): every host reads every n-th record of the order, in the same
       number of steps. Hosts with fewer records get one more, with a sample weight of 0.
-    start: where to continue: a state of `recordmill.position` or of a `torch_dataset`, of any
-      number of hosts and any batch size. On one host also the number of batches (or of records,
-      without batch_size) to skip. Within an epoch this needs `repeat`.
+    start: where to continue: a state of `recordmill.position` or of a `torch_dataset`, from a run
+      on any number of hosts with any batch size; on one host also the number of batches (without
+      batch_size, of records) to skip. Within an epoch this needs `repeat`.
     verify: check the sha256 of all files first, and decompress gzip files within
       `max_record_bytes`. Sizes of files, and the checksums of every record that is read, are always
       checked.

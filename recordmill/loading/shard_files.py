@@ -59,8 +59,8 @@ def block_pieces(
 ) -> Pieces:
     """Return the pieces of all blocks that a windowed order may have.
 
-    These are the full blocks if the short one comes later, those if it came earlier, and then the
-    short block before each full one, and at the end.
+    These are the full blocks before the short one, the full blocks after it, and the short block at
+    each of its possible places.
 
     Raises:
       IndexDamagedError: an index is damaged.

@@ -1,4 +1,4 @@
-"""Steps of a training run: how many an epoch has, and where the run starts."""
+"""Steps of a training run: their number in an epoch, and the start of the run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EpochSteps:
         return records // size if options.drop_remainder else -(-records // size)
 
     def length(self, epoch: int, consumed: int) -> int | None:
-        """Return the number of elements from a place in an epoch; None if endless."""
+        """Return the number of elements from a start on; None if unknown or endless."""
         repeat, steps, rest = self._options.repeat, self.steps(0), self.steps(consumed)
         if steps is None or rest is None or repeat is True:
             return None
@@ -95,7 +95,7 @@ class EpochSteps:
             if not steps:
                 raise ConfigError("start: the split has no records")
             epoch, consumed = options.start // steps, options.start % steps * size
-            given = f"{options.start} of epochs of {steps} steps"
+            given = f"{options.start}, in epochs of {steps} steps,"
         if options.repeat is False and consumed:
             raise ConfigError(
                 f"start: {given} is within an epoch; set repeat=True or a number of epochs, or"
@@ -122,5 +122,5 @@ class EpochSteps:
             seed=options.seed,
             digest=source.manifest.digest,
         ).parse(state)
-        # Batches that drop_remainder leaves out are no steps.
+        # If drop_remainder drops all records that are left, the next epoch follows.
         return (epoch, consumed) if self.steps(consumed) else (epoch + 1, 0)

@@ -117,7 +117,7 @@ class EpochStream:
             places = tf.transpose(places + tf.range(rows)[:, None] * width)
             chosen = tf.boolean_mask(tf.reshape(places, [-1]), self._is_mine(positions, consumed))
             records = tf.data.Dataset.from_tensor_slices(tf.concat([pieces, short_pieces], 0))
-            # If a file ends early, the new shape is an error.
+            # If a file ends early, reshape fails.
             return (
                 records.flat_map(self._read_piece)
                 .batch(layout.window)

@@ -35,7 +35,7 @@ LANES = (96, 48, 24, 12, 6, 3, 1)  # blocks of a window: the first number that i
 WINDOW_BYTES = 32 << 20
 WINDOW_RECORDS = 1 << 14
 
-# Domains of keys: one part of an order never repeats the numbers of another.
+# Domains of keys, so that the parts of an order are independent.
 SHORT_BLOCK, BLOCKS, RECORDS, AUGMENTATIONS, ROUNDS = range(5)
 
 FEISTEL_ROUNDS = 8
@@ -243,7 +243,7 @@ class WindowedOrder:
 
 
 def half_bits(records: int) -> int:
-    """Return half the bits of the Feistel network's domain, which has at least so many numbers."""
+    """Return half the bits of a Feistel network whose domain has at least so many numbers."""
     return -(-max(_LEAST_BITS, (records - 1).bit_length()) // 2)
 
 

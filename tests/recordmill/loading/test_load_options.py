@@ -91,7 +91,7 @@ def folder(tmp_path_factory):
         ({"batch_size": 2}, "the images in image/encoded have different sizes, or their size is"),
         (
             {"start": 4, "inputs": "size"},
-            "start: 4 of epochs of 6 steps is within an epoch; set repeat=True",
+            "start: 4, in epochs of 6 steps, is within an epoch; set repeat=True",
         ),
         (
             {"batch_size": 2, "bucket_boundaries": "32"},
@@ -108,7 +108,7 @@ def folder(tmp_path_factory):
             {"inputs": "size", "batch_size": 7, "drop_remainder": True, "repeat": True},
             "the 6 records of train may not fill a batch of 7, and with drop_remainder an endless",
         ),
-        ({"repeat": 2, "start": 12}, "start: 12 of epochs of 6 steps is after the end of 2 epochs"),
+        ({"repeat": 2, "start": 12}, "start: 12, in epochs of 6 steps, is after the end of 2"),
         ({"order": "full"}, "order: 'full' needs shuffle=True"),
         ({"shuffle": True, "order": "all"}, "order: expected one of windowed, full, got 'all'"),
         ({"shuffle": True, "order": "full", "cache": True}, "order contradicts cache, which is re"),
