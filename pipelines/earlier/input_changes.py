@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.errors import DamageError
+from recordmill.errors import DamageError, Reason, Reject
 from recordmill.format.content_hashes import hash_halves
 from recordmill.format.file_names import index_of
 from recordmill.format.manifest import Manifest
@@ -51,25 +51,34 @@ def describe_changes(
     try:
         recipes = Recipes.open(dataset, manifest)
         known = [*_known(recipes)]
-        rejected = [one.key for one in Staging(dataset).rejects()]
+        rejects = Staging(dataset).rejects()
     except (DamageError, StorageError):
         return ""
     by_time = recipes.header.fingerprint == "stat"
     listed = [_listed(part.name, staging, encoder) for part in listing.parts]
-    parts = []
-    counts = manifest.ledger
-    all_known = not (counts.records.dropped or counts.records.filtered or counts.inputs.filtered)
-    if all_known:
-        excluded = batch.hash_strings(pa.array(rejected, pa.string()))
-        before = np.concatenate([*(part.hashes for part in known), excluded])
-        parts.append(_summary("added", _missing(listed, before)))
-    now = _joined([part.hashes for part in listed])
-    parts.append(_summary("removed", _missing(known, now)))
+    rejected = _rejected(listing.rejects)
+    early = _rejected([one for one in rejects if _is_of_listing(one)])
+    late = _rejected([one for one in rejects if not _is_of_listing(one)])
+    before = _joined([early.hashes, late.hashes])
+    were = _joined([before, *(part.hashes for part in known)])
+    are = _joined([part.hashes for part in (*listed, rejected)])
+    # The keys of records that were dropped or filtered are not known.
+    unknown = manifest.ledger.records.dropped + manifest.ledger.records.filtered
+    added = _missing(listed, were)
+    if unknown:
+        found = [f"at least {len(added) - unknown:,} added"] if len(added) > unknown else []
+    else:
+        found = [_summary("added", added)]
+    found.append(_summary("removed", _missing(known, are)))
     if by_time:
-        parts.append(_summary("changed", _changed(listed, known)))
-    found = [part for part in parts if part]
-    if all_known and not found:
+        found.append(_summary("changed", _changed(listed, known)))
+    found.append(_summary("newly rejected", _missing([rejected], before)))
+    gone = [*_missing([early], rejected.hashes), *_missing([late], are)]
+    found.append(_summary("no longer rejected", gone))
+    found = [part for part in found if part]
+    if not unknown and not found:
         facts = "labels" if by_time else "sizes, times of change, labels"
+        facts += ", rejected inputs" if len(late.keys) else ""
         found.append(f"the same records by name; {facts} or other columns differ")
     return f" ({'; '.join(found)})" if found else ""
 
@@ -91,6 +100,16 @@ def _listed(name: str, staging: Staging, encoder: ReusableEncoder) -> _Part:
     keys = rows[batch.KEY]
     sources = source_hashes(rows, encoder.source_columns)[:, 0]
     return _Part(keys, batch.hash_strings(keys), sources)
+
+
+def _is_of_listing(reject: Reject) -> bool:
+    """Return whether an input was rejected by the listing; contradictory rows are found later."""
+    return reject.stage == "read" and reject.reason != Reason.BAD_VALUE
+
+
+def _rejected(rejects: Iterable[Reject]) -> _Part:
+    keys = pa.array([one.key for one in rejects], pa.string())
+    return _Part(keys, batch.hash_strings(keys), np.zeros(0, np.uint64))
 
 
 def _joined(arrays: Sequence[_UInt64s]) -> _UInt64s:

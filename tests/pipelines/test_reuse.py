@@ -259,6 +259,36 @@ def test_the_error_on_changed_input_names_the_changes(photos, tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "(2 added: bee/new0.jpg, bee/new1.jpg; 1 newly rejected: ant/003.jpg; 2 no longer"
+         " rejected: bee/empty.jpg, bee/text.jpg): --overwrite"),
+        (["--min-size", "5"], "(at least 2 added; 1 newly rejected: ant/003.jpg; 2 no longer"
+         " rejected: bee/empty.jpg, bee/text.jpg): --overwrite"),
+    ],
+)  # fmt: skip
+def test_the_error_on_changed_input_counts_rejected_and_filtered_inputs(
+    photos, tmp_path, capfd, options, said
+):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    shutil.copytree(photos, folder)
+    (folder / "bee/empty.jpg").touch()
+    (folder / "bee/text.jpg").write_text("no image")
+    shutil.copy(folder / "bee/000.jpg", folder / "bee/.hidden.jpg")
+    Image.new("RGB", (4, 4)).save(folder / "bee/small.png")
+    argv = ["images", "--quiet", "--input", str(folder), "--output", str(out), *options]
+    argv += ["--max-reject-fraction", "0.5"]
+    assert main(argv) == 0
+    for number in range(2):
+        make_picture(folder / f"bee/new{number}.jpg", number)
+    (folder / "ant/003.jpg").write_bytes(b"")
+    make_picture(folder / "bee/empty.jpg", 7)
+    (folder / "bee/text.jpg").unlink()
+    assert main(argv) == 2
+    assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("source", "options", "said"),
     [
         (
