@@ -13,6 +13,7 @@ from recordmill import strict_json
 from recordmill.errors import ConfigError, RunError
 from recordmill.format.manifest import MANIFEST, load
 from recordmill.job import lock
+from recordmill.job.publishing import is_published
 from recordmill.job.staging import FOLDER, jobs
 from recordmill.options.declaration import Group, option
 from recordmill.pipelines.jobs.watch import JobProgress
@@ -257,13 +258,17 @@ def _describe(cluster: Cluster, status: JobStatus, output: str | None) -> dict[s
     if cause:
         facts["failed" if status.state == "FAILED" else "restarted after"] = cause
     if output is not None:
-        facts |= _in_output(Location.parse(output)) | {"state": status.state}
+        inside = _in_output(Location.parse(output))
+        if status.state == "FINISHED" or "dataset" not in inside:  # else an earlier dataset
+            facts |= inside
     return facts
 
 
 def _in_output(output: Location) -> dict[str, Any]:
     """Return facts on an output folder: the verdict, the progress or the finished dataset."""
     for staging in jobs(output):
+        if is_published(staging):  # the command that would remove it was killed
+            continue
         verdict = staging.verdict()
         if verdict is not None:
             return {"refused": verdict.message}

@@ -212,14 +212,19 @@ def interrupted(output: Location) -> Staging | None:
     return None
 
 
+def is_published(staging: Staging) -> bool:
+    """Return whether the dataset of a job is published, and its staging not yet removed."""
+    return (
+        staging.place(INTENT).exists()
+        and not staging.place(f"side/{MANIFEST}").exists()
+        and (staging.output / MANIFEST).exists()
+    )
+
+
 def expect_published(staging: Staging, error: RunError) -> None:
     """Raise the error unless the dataset is published, and only staging is left to remove."""
     try:
-        if (
-            staging.place(INTENT).exists()
-            and not staging.place(f"side/{MANIFEST}").exists()
-            and (staging.output / MANIFEST).exists()
-        ):
+        if is_published(staging):
             return
     except StorageError:
         raise error from None
