@@ -25,6 +25,7 @@ from recordmill.storage.storage_errors import (
     call_with_retries,
     error_code,
     http_status,
+    lacks_bucket,
     may_pass,
     raise_as_pyarrow,
 )
@@ -109,7 +110,11 @@ class S3Files(ArrowFiles):
         return cast(BinaryIO, RangeStream(ahead.read, size, ahead.close))
 
     def is_kind(self, path: str, kind: Kind) -> bool:
-        """Return whether there is an object, or a folder, by one request; pyarrow sends two."""
+        """Return whether there is an object, or a folder, by one request; pyarrow sends two.
+
+        Raises:
+          OSError: a request failed, or there is no such bucket, which only a listing says.
+        """
         client = self._open_client() if path and _is_plain(path) else None
         if client is not None:
             import obstore
@@ -120,6 +125,8 @@ class S3Files(ArrowFiles):
                     return bool(next(iter(obstore.list(client, key)), ()))
                 obstore.head(client, key)
             except (OSError, obstore.exceptions.BaseError) as error:
+                if lacks_bucket(error):
+                    raise_as_pyarrow(error, "ListObjectsV2")
                 if kind == "file" and http_status(error) == 404:
                     return False
             else:

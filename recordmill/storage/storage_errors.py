@@ -199,11 +199,16 @@ def http_status(error: Exception) -> int | None:
     return None if status is None else int(status[1])
 
 
+def lacks_bucket(error: Exception) -> bool:
+    """Return whether a store says, in an error of obstore, that it has no such bucket."""
+    return "<Code>NoSuchBucket</Code>" in str(error)
+
+
 def raise_as_pyarrow(error: Exception, operation: str) -> NoReturn:
     """Raise the OSError that pyarrow raises for the cause of an error of obstore."""
     text = str(error)
     status = http_status(error)
-    if status == 404:
+    if status == 404 and not lacks_bucket(error):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from error
     if status is not None:
         code = _CODE.search(text)

@@ -192,16 +192,19 @@ def test_an_image_that_may_not_be_read_fails_the_run(s3, capfd):
     assert (Location.parse(s3("out-guarded")) / "rejects.jsonl").read_bytes() == b""
 
 
-def test_a_bucket_that_does_not_exist(s3, source, capfd):
+@pytest.mark.parametrize("option", ["input", "output"])
+def test_a_bucket_that_does_not_exist(option, s3, source, capfd):
     """There is no second message about the claim, which was not written."""
-    out = s3("out").replace("://bucket/", "://other/")
-    assert images("--input", source, "--output", out, *HOW) == 2
+    places = {"input": source, "output": s3("out")}
+    places[option] = places[option].replace("://bucket/", "://other/")
+    assert images("--input", places["input"], "--output", places["output"], *HOW) == 2
     said = capfd.readouterr().err
     assert re.fullmatch(
-        r"\S+ images: error: cannot write s3://other/\S+: the store has no such bucket; check its"
-        " name, or create it, then run the same command again\n",
+        r"\S+ images: error: (the input cannot be used: )?cannot access s3://other/\S+: the store"
+        " has no such bucket; check its name, or create it, then run the same command again\n",
         said,
     )
+    assert ("the input" in said) == (option == "input")
 
 
 @pytest.mark.long
