@@ -70,11 +70,7 @@ class TorchRecords(IterableDataset):
 
     def __len__(self) -> int:
         """Return the number of this host's records, or batches, in a whole epoch."""
-        records = len(self._positions(0))
-        if self._batch_size is None:
-            return records
-        batches, rest = divmod(records, self._batch_size)
-        return batches + (rest > 0 and not self._drop_remainder)
+        return -(-len(self._positions(0)) // (self._batch_size or 1))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch; with `shuffle` every epoch has another order.
@@ -157,9 +153,11 @@ class TorchRecords(IterableDataset):
 
     def _positions(self, consumed: int) -> range:
         """Return the positions of this host."""
-        return host_positions(
-            self._sequence.records, consumed=consumed, hosts=self._hosts, host=self._host
-        )
+        records = self._sequence.records
+        if self._drop_remainder:  # all hosts have equally many batches
+            assert self._batch_size is not None
+            records -= (records - consumed) % (self._batch_size * self._hosts)
+        return host_positions(records, consumed=consumed, hosts=self._hosts, host=self._host)
 
     def _iterate(self, epoch: int, consumed: int, *, workers: int, worker: int) -> Iterator[Any]:
         positions, size, sequence = self._positions(consumed), self._batch_size or 1, self._sequence
@@ -167,9 +165,7 @@ class TorchRecords(IterableDataset):
             batches = iter([positions[worker::workers]])
         else:
             batches = worker_batches(positions, batch=size, workers=workers, worker=worker)
-        batches, to_read = itertools.tee(
-            batch for batch in batches if len(batch) >= size or not self._drop_remainder
-        )
+        batches, to_read = itertools.tee(batches)
         order = epoch_order(sequence.order, self.records.layout, seed=sequence.seed, epoch=epoch)
         samples = itertools.starmap(self._sample, EpochReader(self.records, order).read(to_read))
         items = (
@@ -218,7 +214,7 @@ def torch_dataset(
     batch_size: records of the batches to yield, with batch_size=None for the DataLoader. Workers
       take turns with whole batches, so batches do not depend on their number. None yields single
       records, with which workers take turns.
-    drop_remainder: leave out the last records of an epoch if they do not fill a batch.
+    drop_remainder: leave out the last records of an epoch that do not fill a batch of every host.
     transform: a function from record to sample, called in the worker. If workers are spawned, it
       must be a module-level function.
     collate_fn: a function from a list of samples to a batch; default_collate by default.

@@ -112,6 +112,29 @@ def test_hosts_share_each_global_batch(numbered, options, compression) -> None:
         assert at == RECORDS
 
 
+@pytest.mark.parametrize("consumed", [0, 2])
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_without_the_remainder_hosts_have_as_many_batches(numbered, hosts, consumed) -> None:
+    """A batch of one host alone would wait for the others for ever."""
+    folder, size = numbered / "none", 53
+    start = recordmill.position(folder, step=consumed, global_batch=1, seed=SEED)
+    parts = [
+        dataset(
+            folder, batch_size=size, shard=(hosts, host), shuffle=True, drop_remainder=True,
+            start=start,
+        )
+        for host in range(hosts)
+    ]  # fmt: skip
+    steps = (RECORDS - consumed) // (hosts * size)
+    assert steps == 1
+    found = [batches(part) for part in parts]
+    assert [[len(batch) for batch in part] for part in found] == [[size]] * hosts
+    assert {len(part) for part in parts} == {RECORDS // (hosts * size)}
+    records = [*itertools.chain(*itertools.chain(*found))]
+    expected = whole(folder, {"shuffle": True}, 0)[consumed : consumed + hosts * size]
+    assert sorted(records) == sorted(expected)
+
+
 @pytest.mark.parametrize(("options", "compression"), ORDERS)
 def test_any_number_of_hosts_and_workers_continues(numbered, options, compression) -> None:
     """Ten interruptions over three epochs: each record comes once in each epoch."""
