@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import tests.s3_store
-from recordmill.errors import Reason, Reject
+from recordmill.errors import Reason, RecordError, Reject
 from recordmill.storage import s3_listing, s3_objects
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.s3_listing import S3Lister
 from recordmill.storage.stores import ArrowFiles, ListedPath
+from recordmill.transforms.sources.files.path_rules import PathRules
 from recordmill.transforms.sources.files.skipped_names import skipped_among_media
 from recordmill.transforms.sources.files.walks import File, SkippedPath, WalkItem, glob, walk
 from tests.s3_store import LASTING, S3Store
@@ -231,3 +232,14 @@ def test_objects_in_folders_without_a_name_are_rejected(depth, store):
     assert sorted(one.key for one in found if isinstance(one, File)) == ["a/1", "a/b/3"]
     assert sorted(one.key for one in rejected) == ["/1", "/a/1", "a//1", "a/b//c/2"]
     assert {one.reason for one in rejected} == {Reason.BAD_NAME}
+
+
+@pytest.mark.parametrize("key", ["in/a//1", "in//1", "/in/1", "in/1//"])
+def test_a_row_that_names_such_an_object_is_rejected(key, store):
+    put(store, "in/1")
+    root = Location.parse(store.uri("in"))
+    rules = PathRules.of(root, root, stores=(), confine=False)
+    with pytest.raises(RecordError) as caught:
+        rules.resolve(f"s3://bucket/{key}")
+    assert caught.value.reason == Reason.BAD_NAME
+    assert rules.resolve("s3://bucket/in/1").is_file()

@@ -13,6 +13,8 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, is_uri
 from recordmill.storage.redaction import redact_uri
 
+NO_NAME = "the key has nothing between two slashes: give the object another key"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PathRules:
@@ -90,6 +92,8 @@ class PathRules:
                 "a store that the command does not name: if you trust it, pass --allow-store"
                 f" {redact_uri(place.root)}",
             )
+        if not place.can_move and "//" in uri.partition("://")[2]:
+            raise RecordError(Reason.BAD_NAME, NO_NAME)
         return dataclasses.replace(place, query=store.query)
 
     def _is_inside(self, path: str) -> bool:

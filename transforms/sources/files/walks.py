@@ -24,7 +24,7 @@ from recordmill.transforms.sources.files.file_stat import (
     special_file_problem,
     stat_problem,
 )
-from recordmill.transforms.sources.files.path_rules import resolve_path
+from recordmill.transforms.sources.files.path_rules import NO_NAME, resolve_path
 from recordmill.transforms.sources.files.skipped_names import holds_lists
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -212,9 +212,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-_NO_NAME = RejectCause(
-    Reason.BAD_NAME, "the key has nothing between two slashes: give the object another key"
-)
+_NO_NAME = RejectCause(Reason.BAD_NAME, NO_NAME)
 
 
 def _reject(key: str, problem: RejectCause) -> Reject:
