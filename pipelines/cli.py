@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from recordmill.pipelines.options.arguments.command_line import Parsed
     from recordmill.transforms.model.data_type import DataType
 
+_ENCODER_TASKS = "recordmill.transforms.staged.encoder_tasks"  # needed by encoder processes
+
 # Command: (module, its function, help).
 _TOOLS = {
     "adopt": (
@@ -190,7 +192,9 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
     environment.set_up()
     with permanent_imports():
         from recordmill.pipelines.options.arguments import command_line
+        from recordmill.storage import filesystems
 
+        filesystems.before_threads(_fork_children)
         module = importlib.import_module(found.module)
     config_class, description = getattr(module, found.config), module.__doc__ or ""
     with command_line.temporary_outputs() as temporary:
@@ -198,6 +202,12 @@ def _build_dataset(command: str, argv: Sequence[str], prog: str) -> int:
             config_class, argv, prog=prog, description=description, temporary=temporary
         )
         return _run(parsed, module.data_type(parsed.config), prog)
+
+
+def _fork_children() -> None:
+    from recordmill.processes import pool
+
+    pool.fork_children([_ENCODER_TASKS])
 
 
 def _run(parsed: Parsed[Any], data_type: DataType, prog: str) -> int:
@@ -208,7 +218,7 @@ def _run(parsed: Parsed[Any], data_type: DataType, prog: str) -> int:
     if parsed.config.runner == "direct":
         pool.shared_pool(
             parsed.config.workers,
-            imports=["recordmill.transforms.staged.encoder_tasks", *data_type.modules],
+            imports=[_ENCODER_TASKS, *data_type.modules],
         )
     try:
         environment.expect_threads()

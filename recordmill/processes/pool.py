@@ -74,9 +74,7 @@ class ProcessPool:
         _close(forked[workers:])
         self._children = [*(_Child(imports) for _ in range(workers - len(started))), *started]
         if not started and _is_single_threaded():
-            for module in imports:
-                with contextlib.suppress(Exception):  # a task that needs it reports the error
-                    importlib.import_module(module)
+            _import(imports)
             try:
                 _fork(self._children[-process_count(0) :])
             except OSError as error:
@@ -280,6 +278,12 @@ def _close(children: Sequence[_Child]) -> None:
         child.wait()
 
 
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        with contextlib.suppress(Exception):  # a task that needs it reports the error
+            importlib.import_module(module)
+
+
 def _fork(children: Sequence[_Child]) -> None:
     for child in children:
         child.fork(children)
@@ -344,14 +348,17 @@ _names_flags = False  # as the processes of the shared pool name options
 _forked: list[_Child] = []
 
 
-def fork_children() -> None:
+def fork_children(imports: Sequence[str] = ()) -> None:
     """Fork a child per core for the shared pool, before this process starts its first thread.
 
     A new interpreter takes 0.3 s of CPU to import what tasks need; a forked child has these modules
-    already. If the process has other threads, nothing is forked.
+    already. If the process has other threads, or a pool, nothing is forked.
+
+    imports: modules that tasks need, imported before.
     """
-    if not _is_single_threaded():
+    if _shared is not None or _forked or not _is_single_threaded():
         return
+    _import(imports)
     children = [_Child(()) for _ in range(process_count(0))]
     try:
         _fork(children)

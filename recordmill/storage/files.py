@@ -24,9 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import pyarrow as pa
-from pyarrow import fs
 
 from recordmill.errors import ConfigError, StorageError
+from recordmill.storage.filesystems import filesystem_of
 from recordmill.storage.local_files import LocalFiles
 from recordmill.storage.no_links import pinned_path
 from recordmill.storage.redaction import holds_keys, shown
@@ -473,7 +473,7 @@ def arrow_store(root: str, query: str) -> ArrowFiles:
     if root.startswith("s3:") and "allow_delayed_open=" not in query:
         # A small object is then uploaded in one request, not in the three of a multipart upload.
         query = f"{query}&allow_delayed_open=true".lstrip("&")
-    filesystem, base = fs.FileSystem.from_uri(f"{root}/?{query}" if query else f"{root}/")
+    filesystem, base = filesystem_of(f"{root}/?{query}" if query else f"{root}/")
     if root.startswith("s3:"):
         return S3Files(filesystem, base, query=query)
     return ArrowFiles(filesystem, base, has_folders=root.split(":")[0] in _HAVE_FOLDERS)

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from recordmill.errors import ConfigError, did_you_mean
+from recordmill.storage.filesystems import filesystem_of
 
 # Options in the query of a URI: those of pyarrow, of which older versions lack some.
 _OPTIONS = {
@@ -69,7 +69,7 @@ def _is_known(scheme: str, name: str) -> bool:
     # Without a region, pyarrow would ask Amazon for that of the bucket.
     options = {"region": "us-east-1", name: ""} if scheme == "s3" else {name: ""}
     try:
-        fs.FileSystem.from_uri(f"{scheme}://bucket/?{urllib.parse.urlencode(options)}")
+        filesystem_of(f"{scheme}://bucket/?{urllib.parse.urlencode(options)}")
     except (OSError, pa.ArrowException) as error:
         return "Unexpected query parameter" not in str(error)
     return True

@@ -456,6 +456,11 @@ from tests.pool_tasks import command, kill
 
 if sys.argv[1] == "forked, then threads":
     fork_children()
+if sys.argv[1] == "a store":
+    from recordmill.storage import files, filesystems
+
+    filesystems.before_threads(fork_children)
+    files.arrow_store("s3://bucket", "scheme=http&endpoint_override=127.0.0.1:1&region=us-east-1")
 if sys.argv[1] != "none":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 pool = shared_pool(1)
