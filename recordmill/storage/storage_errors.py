@@ -70,7 +70,21 @@ _AWS_CODES = {
     "RESOURCE_NOT_FOUND": errno.ENOENT,
 }
 
+# Codes of curl, which are in pyarrow's messages.
+_CURL = re.compile(r"curlCode: (\d+)")
+_NO_HOST, _NO_CONNECTION, _NO_TLS = 6, 7, 35
+_CURL_CAUSES = {
+    _NO_HOST: "the name of the store's host cannot be resolved",
+    _NO_CONNECTION: "nothing accepts connections at the store's address",
+    _NO_TLS: "the store's address does not speak https (scheme=http in the URI selects http)",
+}
+
 # Parts of the messages of obstore.
+_CURL_CODES = {
+    '"dns error"': _NO_HOST,
+    "kind: ConnectionRefused": _NO_CONNECTION,
+    "InvalidContentType": _NO_TLS,
+}
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _NAMES = {403: "ACCESS_DENIED"}  # of answers without a code
@@ -186,6 +200,8 @@ def short_cause(error: BaseException) -> str:
     if code:
         return os.strerror(code).lower()
     text = str(error)
+    if (curl := _CURL.search(text)) and int(curl[1]) in _CURL_CAUSES:
+        return _CURL_CAUSES[int(curl[1])]
     if aws := _AWS_ERROR.search(text):
         if aws[1] == "UNKNOWN" and aws[2]:  # an answer without a body, as to HEAD
             return f"the store answers with HTTP status {aws[2]}"
@@ -224,4 +240,5 @@ def raise_as_pyarrow(error: Exception, operation: str) -> NoReturn:
         raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
     if _DAMAGED.search(text):
         raise OSError(errno.EPROTO, "the store's answer is incomplete") from error
-    raise OSError(f"AWS Error NETWORK_CONNECTION during {operation} operation") from error
+    curl = next((f": curlCode: {code}" for part, code in _CURL_CODES.items() if part in text), "")
+    raise OSError(f"AWS Error NETWORK_CONNECTION during {operation} operation{curl}") from error

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -358,6 +359,25 @@ def test_the_scheme_of_an_endpoint_counts(options, store, tmp_path):
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "x"}
     uri = f"s3://bucket/a?endpoint_override=http://{store.address}/&region=us-east-1{options}"
     assert read_in_a_process(uri, folder=tmp_path, variables=keys) == ["hello", True]
+
+
+@pytest.mark.parametrize("further", ["", "&smart_defaults=standard"])  # by obstore, by pyarrow
+@pytest.mark.parametrize(
+    ("scheme", "host", "cause"),
+    [
+        ("https", None, "the store's address does not speak https (scheme=http in the URI"),
+        ("http", "127.0.0.1:1", "nothing accepts connections at the store's address; check"),
+        ("http", "store.invalid:80", "the name of the store's host cannot be resolved; check"),
+    ],
+)
+def test_the_cause_of_a_failed_connection_is_named(
+    scheme, host, cause, further, store, monkeypatch
+):
+    monkeypatch.setattr(storage_errors, "PAUSES", ())
+    endpoint = f"{scheme}://{host or store.address}"
+    place = f"s3://bucket/a?endpoint_override={endpoint}&region=us-east-1{further}"
+    with pytest.raises(StorageError, match=re.escape(cause)):
+        Location.parse(place).read_bytes()
 
 
 def test_options_that_the_client_does_not_take_are_those_of_pyarrow(store, tmp_path):
