@@ -135,6 +135,12 @@ class Location:
             )
         query = _QUERY.search(rest)
         path = rest[: query.start()] if query else rest
+        if checked and scheme in _BUCKETS and "//" in f"/{path}":
+            raise ConfigError(
+                f"expected {scheme}://BUCKET/PATH with a name between two slashes, got"
+                f" {shown(text)!r}: take the empty part before"
+                f" {f'/{path}'.partition('//')[2]!r} out, or give the objects other keys"
+            )
         if checked and query and query[1]:
             check_query(scheme, query[1])
         return cls(f"{scheme}://{authority}", path.strip("/"), query[1] if query else "")

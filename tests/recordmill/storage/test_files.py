@@ -83,6 +83,8 @@ def test_a_relative_path_becomes_absolute(
         ("file://host/a", "expected file:///PATH without a host"),
         ("s3:///a", "expected s3://BUCKET/PATH, got 's3:///a'"),
         ("s3://key:secret@bucket/a", "set them in the environment"),
+        ("s3://bucket//a/b?region=x", "take the empty part before 'a/b' out"),
+        ("s3://bucket/a//b", "take the empty part before 'b' out"),
         (
             "s3://bucket/a?scheme=http&endpoint_overide=x:9000",
             "unknown option 'endpoint_overide' in a s3:// URI (did you mean 'endpoint_override'?):"
