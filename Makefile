@@ -22,6 +22,7 @@ TFT := build/tft/stamp
 # One test process more than there are cores, as tests wait for disks and for processes that they start.
 WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
 TORCH := build/torch/stamp
+GRAIN := build/grain/stamp
 PRISM := build/prism/prism
 # `$(INSTALL) PYTHON ARGUMENTS` does for that Python what `pip install ARGUMENTS` does, with uv if it is
 # there, which takes a tenth of pip's processor time.
@@ -58,7 +59,7 @@ help:
 	@echo 'make test-flink-others    run the rest of the tests on Flink'
 	@echo 'make cluster-test    run jobs and faults on a cluster of several machines (root)'
 	@echo 'make test-tft    run the tests of --preprocessing-fn, with tensorflow-transform'
-	@echo 'make test-torch    run the tests of what is for PyTorch'
+	@echo 'make test-torch    run the tests of what is for PyTorch and Grain'
 	@echo 'make test-browser    run the tests of the report and of notebooks in Chromium'
 	@echo 'make test-croissant    run the tests of croissant.json with mlcroissant'
 	@echo 'make test-targets    read datasets with the decoders of Model Garden, FiftyOne and TFX'
@@ -253,7 +254,7 @@ $(TFT): setup.py pyproject.toml | $(CORE)
 	@touch $@
 
 test-torch: $(DEV) $(TORCH)
-	PYTHONPATH=$(CURDIR)/build/torch $(BIN)/python -m pytest tests/torch
+	PYTHONPATH=$(CURDIR)/build/torch:$(CURDIR)/build/grain $(BIN)/python -m pytest tests/torch
 
 # Chromium and its driver: Debian and Ubuntu: apt install chromium chromium-driver.
 BROWSER := build/browser/stamp
@@ -307,10 +308,16 @@ $(TARGETS): | $(CORE)
 	    --platform manylinux2014_x86_64 ml-metadata==1.17.1
 	@touch $@
 
+# The rest of what it needs, such as array-record, is in .venv.
+$(GRAIN): | $(CORE)
+	rm -rf build/grain
+	$(INSTALL) $(BIN)/python --no-deps --target build/grain grain==0.2.18 portpicker==1.6.0
+	@touch $@
+
 # On PyPI PyTorch for Linux is that for CUDA. What its libraries are linked with has to be there, GPU
 # or not; the rest, such as triton, is left out. Of Python it imports nothing else that .venv lacks.
 # The versions are those that PyTorch asks for. 2.3 GB to download, 3.9 GB on disk.
-$(TORCH): | $(CORE)
+$(TORCH): | $(CORE) $(GRAIN)
 	rm -rf build/torch
 	$(INSTALL) $(BIN)/python --no-deps \
 	    --no-cache-dir --target build/torch torch==2.15.0 nvidia-cublas==13.4.1.3 \

@@ -1,7 +1,7 @@
 """Reads and loads datasets that the `recordmill` command has written, and runs custom pipelines.
 
 Names are imported when they are first used: only `load` imports TensorFlow, only `torch_dataset`
-PyTorch, and only `run` Beam.
+and `torch_source` PyTorch, and only `run` Beam.
 """
 
 from __future__ import annotations
@@ -12,21 +12,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recordmill.loading.loader import load
     from recordmill.pipelines.custom import run
+    from recordmill.reading.ordered_records import grain_source
     from recordmill.reading.position import position
     from recordmill.reading.reader import Records, read
     from recordmill.reading.torch_records import torch_dataset
+    from recordmill.reading.torch_source import torch_source
     from recordmill.report.opened_dataset import open  # noqa: A004, as gzip and wave do
 
-__all__ = ["Records", "load", "open", "position", "read", "run", "torch_dataset"]
+__all__ = [
+    "Records",
+    "grain_source",
+    "load",
+    "open",
+    "position",
+    "read",
+    "run",
+    "torch_dataset",
+    "torch_source",
+]
 
 _MODULES = {
     "Records": "recordmill.reading.reader",
+    "grain_source": "recordmill.reading.ordered_records",
     "load": "recordmill.loading.loader",
     "open": "recordmill.report.opened_dataset",
     "position": "recordmill.reading.position",
     "read": "recordmill.reading.reader",
     "run": "recordmill.pipelines.custom",
     "torch_dataset": "recordmill.reading.torch_records",
+    "torch_source": "recordmill.reading.torch_source",
 }
 
 

@@ -40,6 +40,7 @@ SHORT_BLOCK, BLOCKS, RECORDS, AUGMENTATIONS, ROUNDS = range(5)
 
 FEISTEL_ROUNDS = 8
 DOMAINS = ROUNDS + FEISTEL_ROUNDS
+_PAGE = 1 << 10  # positions of a full order that are computed together
 _LEAST_BITS = 6  # of the domain of a Feistel network: a smaller one has few permutations
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -184,6 +185,10 @@ class StoredOrder:
         """Return the record numbers at these positions."""
         return positions
 
+    def record_number(self, position: int) -> int:
+        """Return the record number at one position."""
+        return position
+
 
 class WindowedOrder:
     """Blocks of files in another order, shuffled in windows."""
@@ -202,6 +207,11 @@ class WindowedOrder:
             chosen = windows == window
             found[chosen] = self.window(window)[places[chosen]]
         return found
+
+    def record_number(self, position: int) -> int:
+        """Return the record number at one position."""
+        window, place = divmod(position, self.layout.window)
+        return int(self.window(window)[place])
 
     def _window(self, number: int) -> Numbers:
         """Return the record numbers of a window in their order; the last may be shorter."""
@@ -255,6 +265,7 @@ class FullOrder:
         self._half = np.uint64(half_bits(layout.records))
         key = layout.seed_key(seed)
         self._keys = [epoch_key(key, epoch, ROUNDS + number) for number in range(FEISTEL_ROUNDS)]
+        self._page = functools.lru_cache(maxsize=4)(self._page_numbers)
 
     def record_numbers(self, positions: Numbers) -> Numbers:
         """Return the record numbers at these positions."""
@@ -262,6 +273,15 @@ class FullOrder:
         while (outside := found >= np.uint64(self.layout.records)).any():
             found[outside] = self._permuted(found[outside])
         return found.astype(np.int64)
+
+    def record_number(self, position: int) -> int:
+        """Return the record number at one position; those near it are kept, to be faster."""
+        page, place = divmod(position, _PAGE)
+        return int(self._page(page)[place])
+
+    def _page_numbers(self, page: int) -> Numbers:
+        first = page * _PAGE
+        return self.record_numbers(np.arange(first, min(first + _PAGE, self.layout.records)))
 
     def _permuted(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Permute the numbers of the network's domain."""

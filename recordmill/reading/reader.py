@@ -33,6 +33,10 @@ Source = Folder | Sequence[Folder]
 _NEAR_BYTES = 64 << 10  # between two records that one read by the index covers, at most
 _READ_BYTES = 8 << 20  # of such a read, at most, unless a record is larger
 _NEAR = 32  # records between two that are read in one pass
+NO_RANDOM_ACCESS = (
+    "a gzip shard is read from its start for every record: write the dataset without compression"
+    " for random access"
+)
 _VERIFY = "run `recordmill verify` to find all damage"
 
 
@@ -250,10 +254,7 @@ class Records(Sequence[TypedRecord]):
           IndexError: a number is out of range.
         """
         if self.manifest.compression != "none":
-            raise ConfigError(
-                "a gzip shard is read from its start for every record: write the dataset without"
-                " compression for random access"
-            )
+            raise ConfigError(NO_RANDOM_ACCESS)
         if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(f"expected records from 0 to {len(self) - 1}")
         found = [b""] * len(numbers)

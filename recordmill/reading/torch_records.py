@@ -179,7 +179,7 @@ class TorchRecords(IterableDataset):
 
     def _sample(self, number: int, payload: bytes) -> Any:
         record = self.records.decode(payload, number)
-        record = {name: _collatable(value) for name, value in record.items()}
+        record = {name: collatable(value) for name, value in record.items()}
         return record if self._transform is None else self._transform(record)
 
 
@@ -258,7 +258,8 @@ def torch_dataset(
     return found
 
 
-def _collatable(value: Any) -> Any:
+def collatable(value: Any) -> Any:
+    """Return a value in a form that `default_collate` accepts."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value.tolist()
     return value

@@ -295,7 +295,7 @@ def test_the_page_shows_what_runs(tmp_path, monkeypatch) -> None:
 def test_the_examples_of_the_page_on_resuming_run(tmp_path, monkeypatch) -> None:
     pictures_dataset(tmp_path / "out", records=6600)
     monkeypatch.chdir(tmp_path)
-    made, _, continued = python_of("resume.md")
+    made, _, continued, *_ = python_of("resume.md")
     namespace: dict = {}
     exec(made, namespace)
     exec(continued, namespace)

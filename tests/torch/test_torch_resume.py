@@ -12,13 +12,10 @@ from torch.utils.data import DataLoader
 import recordmill
 from recordmill.errors import ConfigError
 from recordmill.reading.epoch_order import epoch_order
-from recordmill.tfrecord.features import Feature
-from tests.make_dataset import Row, make_dataset
+from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
-RECORDS = 211
-SEED = 7
 COMPRESSIONS = ("none", "gzip")
 ORDERS = [
     pytest.param({"shuffle": True}, "none", id="windowed"),
@@ -33,18 +30,8 @@ ORDERS = [
 def numbered(tmp_path_factory):
     """`none` and `gzip`: records in five shards of train, one of which is empty."""
     folder = tmp_path_factory.mktemp("resumed")
-    rows = [
-        Row(key=str(number), label=None, values={"number": [number], "filling": [0.0] * 20})
-        for number in range(RECORDS)
-    ]
-    shards = [rows[:60], rows[60:61], [], rows[61:150], rows[150:]]
-    features = {
-        "number": Feature(dtype="int64"),
-        "filling": Feature(dtype="float32", shape=(20,)),
-    }
     for compression in COMPRESSIONS:
-        splits = {"train": shards, "test": [rows[:3]]}
-        make_dataset(folder / compression, splits, features=features, compression=compression)
+        numbered_dataset(folder / compression, compression=compression)
     return folder
 
 
@@ -53,10 +40,6 @@ def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
     monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
     monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
-
-
-def number_of(record: dict) -> int:
-    return int(record["number"])
 
 
 def dataset(folder, **options):

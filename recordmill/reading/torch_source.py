@@ -1,0 +1,108 @@
+"""Records for PyTorch by their position in an epoch: a map-style dataset for samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from recordmill.option_checks import expect_whole
+from recordmill.reading.ordered_records import OrderedRecords, Transform, open_sequence
+from recordmill.reading.position import EpochSequence
+from recordmill.reading.reader import Folder, Records
+from recordmill.reading.torch_records import collatable
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "recordmill.torch_source needs PyTorch: install torch; recordmill.open works without it"
+    ) from error
+
+
+class TorchSource(OrderedRecords):
+    """The records of one epoch by their position, as a map-style dataset.
+
+    A record is {feature: value} as `recordmill.read` returns it, except that arrays of bytes are
+    lists, which `default_collate` accepts.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        sequence: EpochSequence,
+        *,
+        start: tuple[int, int],
+        transform: Transform | None,
+    ) -> None:
+        super().__init__(records, sequence, epochs=1, start=start, transform=transform)
+        # In shared memory, so that persistent workers see it.
+        self._epoch = torch.tensor([start[0]], dtype=torch.int64).share_memory_()
+
+    def __len__(self) -> int:
+        return self._sequence.records * (self.epoch + 1) - self._first
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch; the first one continues after the records that `start` leaves out.
+
+        The length of a continued epoch differs from that of the next, which needs a new sampler.
+
+        Raises:
+          ConfigError: the number is below 0.
+        """
+        self._epoch[0] = expect_whole("epoch", epoch, least=0)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+        return int(self._epoch[0])
+
+    @property
+    def _first(self) -> int:
+        epoch, consumed = self._start
+        return self.epoch * self._sequence.records + (consumed if self.epoch == epoch else 0)
+
+    def _sample(self, number: int, payload: bytes) -> Any:
+        record = self.records.decode(payload, number)
+        record = {name: collatable(value) for name, value in record.items()}
+        return record if self._transform is None else self._transform(record)
+
+
+def torch_source(
+    dataset: Folder,
+    split: str | None = None,
+    *,
+    shuffle: bool = False,
+    order: str | None = None,
+    seed: int = 0,
+    start: Mapping[str, Any] | None = None,
+    transform: Transform | None = None,
+    features: Collection[str] | None = None,
+) -> TorchSource:
+    """Return a split as a map-style dataset for PyTorch's samplers.
+
+    Item i is the record at position i of the epoch, in the order of `recordmill.torch_dataset` and
+    `recordmill.load`. So `DistributedSampler(source, shuffle=False)`, which Lightning and
+    Accelerate add, gives hosts the records of that order. `set_epoch` sets the epoch; workers see
+    it. A DataLoader with batches reads the records of a batch together.
+
+    split: the split to read; None for all splits.
+    shuffle: another order in every epoch; without it that of `recordmill.read`, which suits
+      samplers that shuffle.
+    order: as for `recordmill.torch_dataset`.
+    start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
+    transform: a function from record to sample, called in the worker. If workers are spawned, it
+      must be a module-level function.
+    features: names of the features to return; None for all.
+
+    Raises:
+      ModuleNotFoundError: PyTorch is not installed.
+      ManifestError: the folder is not a dataset.
+      ValueError: the split or a feature does not exist.
+      ConfigError: an option is invalid, the shards are compressed, or `start` is the state of
+        another dataset or order.
+    """
+    records, sequence = open_sequence(
+        dataset, split, shuffle=shuffle, order=order, seed=seed, features=features
+    )
+    place = (0, 0) if start is None else sequence.parse(start)
+    return TorchSource(records, sequence, start=place, transform=transform)
