@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -23,12 +24,17 @@ class EpochReader:
         self._streams: dict[int, Iterator[tuple[int, bytes]]] = {}  # by shard
 
     def read(self, positions: Iterable[range]) -> Iterator[tuple[int, bytes]]:
-        """Yield the record number and the payload at each of the ascending positions."""
+        """Return an iterator over (record number, payload) at each of the ascending positions."""
         layout = self._order.layout
-        for window in by_window(positions, layout.window):
-            numbers = self._order.record_numbers(window)
-            read = self._records.payloads_at if layout.seekable else self._streamed
-            yield from zip(numbers.tolist(), read(numbers), strict=True)
+        windows = map(self._order.record_numbers, by_window(positions, layout.window))
+        read = self._records.payload_batches if layout.seekable else self._streamed_batches
+        # No variable holds a window while the next one is read.
+        return itertools.chain.from_iterable(itertools.starmap(_pairs, read(windows)))
+
+    def _streamed_batches(
+        self, batches: Iterable[Numbers]
+    ) -> Iterator[tuple[Numbers, list[bytes]]]:
+        return ((numbers, self._streamed(numbers)) for numbers in batches)
 
     def _streamed(self, numbers: Numbers) -> list[bytes]:
         """Return payloads from the open streams of their shards."""
@@ -42,6 +48,10 @@ class EpochReader:
             if number + 1 == self._order.layout.starts[shard + 1]:
                 next(stream, None)  # checks that the file ends here
         return [found[number] for number in numbers.tolist()]
+
+
+def _pairs(numbers: Numbers, payloads: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    return zip(numbers.tolist(), payloads, strict=True)
 
 
 def by_window(positions: Iterable[range], window: int) -> Iterator[Numbers]:
