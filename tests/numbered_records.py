@@ -1,8 +1,16 @@
-"""A dataset whose records are numbered, to follow their order."""
+"""Datasets whose records are numbered, and the sequences in which training has to read them."""
 
+import dataclasses
+import itertools
 import pathlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+import recordmill
+from recordmill.reading.epoch_order import epoch_order
+from recordmill.reading.mixture_schedule import MixtureSchedule, shares
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, make_dataset
 
@@ -14,13 +22,23 @@ _FEATURES = {
 }
 
 
-def numbered_dataset(folder: pathlib.Path, *, compression: str = "none") -> pathlib.Path:
-    """211 records in five shards of train, one of which is empty; three in test."""
+def numbered_dataset(
+    folder: pathlib.Path, *, records: int = RECORDS, first: int = 0, compression: str = "none"
+) -> pathlib.Path:
+    """Records in five shards of train, one of which is empty; three in test.
+
+    Their numbers begin with `first`. The label is 'rose' for every third, else 'tulip'.
+    """
     rows = [
-        Row(key=str(number), label=None, values={"number": [number], "filling": [0.0] * 20})
-        for number in range(RECORDS)
+        Row(
+            key=str(number),
+            label="tulip" if number % 3 else "rose",
+            values={"number": [number], "filling": [0.0] * 20},
+        )
+        for number in range(first, first + records)
     ]
-    train = [rows[:60], rows[60:61], [], rows[61:150], rows[150:]]
+    cuts = [0, *(records * part // RECORDS for part in (60, 61, 61, 150)), records]
+    train = [rows[start:stop] for start, stop in itertools.pairwise(cuts)]
     splits = {"train": train, "validation": [], "test": [rows[:3]]}
     make_dataset(folder, splits, features=_FEATURES, compression=compression)
     return folder
@@ -28,3 +46,38 @@ def numbered_dataset(folder: pathlib.Path, *, compression: str = "none") -> path
 
 def number_of(record: dict[str, Any]) -> int:
     return int(record["number"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The numbers of records in the order of training, computed record by record.
+
+    weights: {folder: weight} of a mixture, or one folder. keep: whether a filter keeps a number.
+    """
+
+    weights: Mapping[pathlib.Path, float]
+    order: str = "windowed"
+    keep: Callable[[int], bool] = lambda _: True
+
+    def source(self, folder: pathlib.Path, first_epoch: int = 0) -> Iterator[int]:
+        """Yield the kept numbers of a dataset, epoch after epoch."""
+        records = recordmill.open(folder, "train")
+        numbers = [int(record["number"]) for record in records]
+        for epoch in itertools.count(first_epoch):
+            order = epoch_order(self.order, records.layout, seed=SEED, epoch=epoch)
+            places = order.record_numbers(np.arange(len(numbers))).tolist()
+            yield from (numbers[place] for place in places if self.keep(numbers[place]))
+
+    def size(self, folder: pathlib.Path) -> int:
+        """Number of kept records of a dataset."""
+        return sum(self.keep(int(one["number"])) for one in recordmill.read(folder, "train"))
+
+    def numbers(self, count: int) -> list[int]:
+        """Return the first numbers of the sequence."""
+        if len(self.weights) == 1:
+            (folder,) = self.weights
+            return [*itertools.islice(self.source(folder), count)]
+        schedule = MixtureSchedule(shares(self.weights))
+        sources, _ = schedule.locate(np.arange(count))
+        streams = [self.source(folder) for folder in self.weights]
+        return [next(streams[source]) for source in sources.tolist()]

@@ -15,10 +15,9 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
 from recordmill.format.typed_json import Count, damage_of, read_as
 from recordmill.options.declaration import Group, GroupValues, option, options_of
-from recordmill.pipelines.commands.new_folder import check_new_folder, new_folder
 from recordmill.pipelines.earlier.learned_from import check_learned
 from recordmill.pipelines.options.arguments.command_line import parse_command
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, shown, sync_folders
 from recordmill.transforms.encoders.artifacts import parse_frequencies
 from recordmill.transforms.encoders.table_learning import vocabulary_file
 from recordmill.transforms.encoders.table_numbers import (
@@ -58,7 +57,11 @@ def export_transform_main(argv: Sequence[str]) -> int:
       recordmill export-transform --dataset out --output model
     """
     config = parse_command(ExportConfig, argv, export_transform_main)
-    check_new_folder(config.output)
+    output = Location.parse(config.output)
+    if not output.is_local:
+        raise ConfigError(f"--output {config.output}: expected a local folder")
+    if output.exists():
+        raise ConfigError(f"--output {config.output}: exists already; name a new folder")
     dataset = Location.parse(config.dataset)
     try:
         manifest = load(dataset)
@@ -76,26 +79,36 @@ def export_transform_main(argv: Sequence[str]) -> int:
             " a SavedModel of it"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about missing GPUs
-    with new_folder(config.output) as model, tempfile.TemporaryDirectory() as scratch:
+    output.parent.make_dirs()
+    # Beside its place, so that it gets its name at once, when it is complete.
+    with tempfile.TemporaryDirectory(
+        prefix=f".{output.name}-", dir=output.parent.local_path
+    ) as name:
+        folder = pathlib.Path(name)
         try:
-            what = export(dataset, manifest, pathlib.Path(scratch), model)
+            what = export(dataset, manifest, folder)
         except ImportError as error:
             raise ConfigError(
                 f"a SavedModel needs TensorFlow, which is not installed: {install_extra('train')}"
             ) from error
-    print(f"a SavedModel of {what} written to {config.output}")
+        model = Location.parse(str(folder / "model"))
+        files = [Location.parse(str(path)) for path in folder.rglob("*") if path.is_file()]
+        for file in files:
+            file.sync_file()
+        sync_folders(files, top=model.parent)
+        model.rename_to(output)
+        output.parent.sync_folder()
+    print(f"a SavedModel of {what} written to {shown(output)}")
     return 0
 
 
-def _export_text(
-    dataset: Location, manifest: Manifest, scratch: pathlib.Path, model: pathlib.Path
-) -> str:
+def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
     options = text_options(manifest)
     from recordmill.transforms.serving import models, texts
 
     vocabulary = idf = None
     if TOKENS_FILE in manifest.files:
-        vocabulary = scratch / "tokens.txt"
+        vocabulary = folder / "tokens.txt"
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
         idf = parse_frequencies(_read(dataset, manifest, IDF_FILE))
@@ -104,7 +117,7 @@ def _export_text(
     transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
-    models.save(transform, model)
+    models.save(transform, folder / "model")
     return ", ".join(sorted(options.output_features))
 
 
@@ -131,9 +144,7 @@ class _TableOptions:
     window: Count | None = None
 
 
-def _export_table(
-    dataset: Location, manifest: Manifest, scratch: pathlib.Path, model: pathlib.Path
-) -> str:
+def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
     with damage_of(f"{MANIFEST}, options"):
         read_as(_TableOptions, manifest.options, open_ended=True)
         given = {one: manifest.options.get(one) for one in options_of(TableOptions)}
@@ -161,7 +172,7 @@ def _export_table(
     for column in recipes:
         name = vocabulary_file(column)
         if name in manifest.files:
-            vocabularies[column] = scratch / f"{len(vocabularies)}.txt"
+            vocabularies[column] = folder / f"{len(vocabularies)}.txt"
             vocabularies[column].write_bytes(_read(dataset, manifest, name))
     transform = tables.TableTransform(
         recipes,
@@ -170,7 +181,7 @@ def _export_table(
         rename=manifest.options.get("rename", {}),
         window=manifest.options.get("window"),
     )
-    models.save(transform, model)
+    models.save(transform, folder / "model")
     return ", ".join(sorted(recipes))
 
 

@@ -9,7 +9,7 @@ from recordmill.errors import ConfigError
 from recordmill.loading.options import LoadOptions
 from recordmill.loading.sources import LoadedDataset
 from recordmill.reading.epoch_order import host_positions
-from recordmill.reading.position import EpochSequence
+from recordmill.reading.sequence import EpochSequence
 
 
 class EpochSteps:
@@ -116,7 +116,7 @@ class EpochSteps:
                 " number of batches, on one host"
             )
         epoch, consumed = EpochSequence(
-            records=source.layout.records,
+            layout=source.layout,
             split=source.split,
             order=source.order,
             seed=options.seed,

@@ -14,6 +14,7 @@ computed without the positions before it. Names of orders:
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import hashlib
@@ -175,11 +176,32 @@ def shuffle(key: npt.NDArray[np.uint64], numbers: Numbers) -> Numbers:
     return np.take_along_axis(numbers, order, axis=-1)
 
 
-class StoredOrder:
-    """The order of the files, in every epoch."""
+class EpochOrder(abc.ABC):
+    """The order of the records in an epoch."""
 
     def __init__(self, layout: OrderLayout) -> None:
         self.layout = layout
+
+    @property
+    def records(self) -> int:
+        """Number of records in the epoch."""
+        return self.layout.records
+
+    def windows(self, positions: Numbers) -> Numbers:
+        """Return the windows of these positions, whose records are read together."""
+        return positions // self.layout.window
+
+    @abc.abstractmethod
+    def record_numbers(self, positions: Numbers) -> Numbers:
+        """Return the record numbers at these positions."""
+
+    @abc.abstractmethod
+    def record_number(self, position: int) -> int:
+        """Return the record number at one position; those near it are cached."""
+
+
+class StoredOrder(EpochOrder):
+    """The order of the files, in every epoch."""
 
     def record_numbers(self, positions: Numbers) -> Numbers:
         """Return the record numbers at these positions."""
@@ -190,11 +212,11 @@ class StoredOrder:
         return position
 
 
-class WindowedOrder:
+class WindowedOrder(EpochOrder):
     """Blocks of files in another order, shuffled in windows."""
 
     def __init__(self, layout: OrderLayout, *, seed: int, epoch: int) -> None:
-        self.layout = layout
+        super().__init__(layout)
         self._key = functools.partial(epoch_key, layout.seed_key(seed), epoch)
         # Readers proceed from one window to the next.
         self.window = functools.lru_cache(maxsize=4)(self._window)
@@ -257,11 +279,11 @@ def half_bits(records: int) -> int:
     return -(-max(_LEAST_BITS, (records - 1).bit_length()) // 2)
 
 
-class FullOrder:
+class FullOrder(EpochOrder):
     """A permutation of all records, computed by a Feistel network with cycle walking."""
 
     def __init__(self, layout: OrderLayout, *, seed: int, epoch: int) -> None:
-        self.layout = layout
+        super().__init__(layout)
         self._half = np.uint64(half_bits(layout.records))
         key = layout.seed_key(seed)
         self._keys = [epoch_key(key, epoch, ROUNDS + number) for number in range(FEISTEL_ROUNDS)]
@@ -290,9 +312,6 @@ class FullOrder:
         for key in self._keys:
             left, right = right, left ^ (mix(key ^ right) & mask)
         return (left << self._half) | right
-
-
-EpochOrder = StoredOrder | WindowedOrder | FullOrder
 
 
 def epoch_order(name: OrderName, layout: OrderLayout, *, seed: int, epoch: int) -> EpochOrder:

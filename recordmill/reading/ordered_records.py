@@ -16,8 +16,8 @@ import numpy as np
 from recordmill.errors import ConfigError
 from recordmill.option_checks import expect_whole
 from recordmill.reading.epoch_order import EpochOrder, epoch_order, order_name
-from recordmill.reading.position import EpochSequence, State
 from recordmill.reading.reader import NO_RANDOM_ACCESS, Folder, Records
+from recordmill.reading.sequence import EpochSequence, State
 from recordmill.tfrecord.typed_records import TypedRecord
 
 Transform = Callable[[TypedRecord], Any]
@@ -166,7 +166,7 @@ def grain_source(
         another dataset or order, or after the last epoch.
     """
     expect_whole("epochs", epochs, least=1)
-    records, sequence = open_sequence(
+    records, sequence = open_for_random_access(
         dataset, split, shuffle=shuffle, order=order, seed=seed, features=features
     )
     epoch, consumed = (0, 0) if start is None else sequence.parse(start)
@@ -177,7 +177,7 @@ def grain_source(
     )
 
 
-def open_sequence(
+def open_for_random_access(
     dataset: Folder,
     split: str | None,
     *,
@@ -186,7 +186,7 @@ def open_sequence(
     seed: int,
     features: Collection[str] | None,
 ) -> tuple[Records, EpochSequence]:
-    """Open records for random access, and return them with the sequence of their epochs.
+    """Open records, and return them with the sequence of their epochs.
 
     Raises as `grain_source`.
     """

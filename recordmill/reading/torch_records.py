@@ -10,15 +10,9 @@ import numpy as np
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import expect_whole
-from recordmill.reading.epoch_order import (
-    epoch_order,
-    host_positions,
-    order_name,
-    worker_batches,
-)
-from recordmill.reading.epoch_reader import EpochReader
-from recordmill.reading.position import EpochSequence, State
-from recordmill.reading.reader import Folder, Records
+from recordmill.reading.epoch_order import host_positions, worker_batches
+from recordmill.reading.epoch_reader import SequenceReader
+from recordmill.reading.sequence import Datasets, OpenedSequence, State, open_sequence
 from recordmill.tfrecord.typed_records import TypedRecord
 
 try:
@@ -35,10 +29,11 @@ Collate = Callable[[list[Any]], Any]
 # Items of the shared tensor: the next epoch; epoch and consumed records of the start state;
 # iterations over the next epoch; workers of the last iteration.
 _EPOCH, _START_EPOCH, _START_RECORDS, _ITERATIONS, _WORKERS = range(5)
+_ENDLESS = 1 << 62  # more positions than a run has
 
 
 class TorchRecords(IterableDataset):
-    """This host's records of a split, or batches of them; workers of a DataLoader take turns.
+    """This host's records of a sequence, or batches of them; workers of a DataLoader take turns.
 
     A record is {feature: value} as `recordmill.read` returns it, except that arrays of bytes are
     lists, which `default_collate` accepts.
@@ -46,8 +41,7 @@ class TorchRecords(IterableDataset):
 
     def __init__(
         self,
-        records: Records,
-        sequence: EpochSequence,
+        opened: OpenedSequence,
         *,
         shard: tuple[int, int],
         batch_size: int | None,
@@ -55,8 +49,8 @@ class TorchRecords(IterableDataset):
         transform: Transform | None,
         collate: Collate,
     ) -> None:
-        self.records = records
-        self._sequence = sequence
+        self._records = opened.records
+        self._sequence = opened.sequence
         self._hosts, self._host = shard
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
@@ -69,7 +63,13 @@ class TorchRecords(IterableDataset):
         self._resumed: tuple[int, int] | None = None
 
     def __len__(self) -> int:
-        """Return the number of this host's records, or batches, in a whole epoch."""
+        """Return the number of this host's records, or batches, in a whole epoch.
+
+        Raises:
+          TypeError: the epoch is endless.
+        """
+        if self._sequence.records is None:
+            raise TypeError("an endless mixture has no length: set until, or count steps")
         return -(-len(self._positions(0)) // (self._batch_size or 1))
 
     def set_epoch(self, epoch: int) -> None:
@@ -154,42 +154,49 @@ class TorchRecords(IterableDataset):
     def _positions(self, consumed: int) -> range:
         """Return the positions of this host."""
         records = self._sequence.records
+        if records is None:
+            return host_positions(_ENDLESS, consumed=consumed, hosts=self._hosts, host=self._host)
         if self._drop_remainder:  # all hosts have equally many batches
             assert self._batch_size is not None
             records -= (records - consumed) % (self._batch_size * self._hosts)
         return host_positions(records, consumed=consumed, hosts=self._hosts, host=self._host)
 
     def _iterate(self, epoch: int, consumed: int, *, workers: int, worker: int) -> Iterator[Any]:
-        positions, size, sequence = self._positions(consumed), self._batch_size or 1, self._sequence
-        if self._batch_size is None:
-            batches = iter([positions[worker::workers]])
-        else:
-            batches = worker_batches(positions, batch=size, workers=workers, worker=worker)
-        batches, to_read = itertools.tee(batches)
-        order = epoch_order(sequence.order, self.records.layout, seed=sequence.seed, epoch=epoch)
-        samples = itertools.starmap(self._sample, EpochReader(self.records, order).read(to_read))
+        size = self._batch_size or 1
+
+        def batches() -> Iterator[range]:
+            positions = self._positions(consumed)
+            if self._batch_size is None:
+                return iter([positions[worker::workers]])
+            return worker_batches(positions, batch=size, workers=workers, worker=worker)
+
+        reader = SequenceReader(self._records, self._sequence)
+        samples = itertools.starmap(self._sample, reader.read(epoch, batches))
         items = (
             samples
             if self._batch_size is None
-            else (self._collate([*itertools.islice(samples, len(batch))]) for batch in batches)
+            else (self._collate([*itertools.islice(samples, len(batch))]) for batch in batches())
         )
         for number, item in enumerate(items, start=1):
             self._next = epoch, consumed + (worker + number * workers) * size * self._hosts
             yield item
 
-    def _sample(self, number: int, payload: bytes) -> Any:
-        record = self.records.decode(payload, number)
+    def _sample(self, source: int, number: int, payload: bytes) -> Any:
+        record = self._records[source].decode(payload, number)
         record = {name: collatable(value) for name, value in record.items()}
         return record if self._transform is None else self._transform(record)
 
 
 def torch_dataset(
-    dataset: Folder,
+    dataset: Datasets,
     split: str | None = None,
     *,
     shuffle: bool = False,
     order: str | None = None,
     seed: int = 0,
+    filter: Any = None,  # noqa: A002, as in pyarrow
+    temperature: float | None = None,
+    until: str | None = None,
     shard: Sequence[int] = (1, 0),
     batch_size: int | None = None,
     drop_remainder: bool = False,
@@ -204,11 +211,21 @@ def torch_dataset(
     The order is that of `recordmill.load`: a function of the dataset, the seed and the epoch, which
     `set_epoch` sets. Hosts, workers and batch size do not change it.
 
+    dataset: the folder of a dataset. A mixture of several is {folder: weight}, or a list of
+      folders, whose weights are their numbers of records. Any 1,000 consecutive records of a
+      mixture have the shares of the weights, to within one record; each source is read in its own
+      order, epoch after epoch.
     split: the split to read; None for all splits.
     shuffle: another order in every epoch; without it that of `recordmill.read`.
     order: `windowed`, the default of `shuffle`, reads blocks of files in another order and shuffles
       the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
       which is read by its offset; not for gzip.
+    filter: an expression of `pyarrow.compute` over the columns of the index, such as
+      `pc.field("label") == "cat"`. Only records for which it is true are read.
+    temperature: of a list of datasets: their weights are their numbers of records to the power
+      1 / temperature.
+    until: the end of an epoch of a mixture: `first_exhausted`, when all records of one source were
+      read, or `all_exhausted`, when those of every source were. None: it has no end.
     shard: (hosts, index of this host). A host reads every n-th record of the order; hosts differ by
       one record at most.
     batch_size: records of the batches to yield, with batch_size=None for the DataLoader. Workers
@@ -241,12 +258,20 @@ def torch_dataset(
     elif drop_remainder or collate_fn is not None:
         name = "drop_remainder" if drop_remainder else "collate_fn"
         raise ConfigError(f"{name} applies to batches: set batch_size")
-    expect_whole("seed", seed, least=0, below=2**63)
-    records = Records(dataset, split, features=features, max_record_bytes=max_record_bytes)
-    chosen = order_name(shuffle=shuffle, order=order, seekable=records.layout.seekable)
+    opened = open_sequence(
+        dataset,
+        split,
+        shuffle=shuffle,
+        order=order,
+        seed=seed,
+        filter=filter,
+        temperature=temperature,
+        until=until,
+        features=features,
+        max_record_bytes=max_record_bytes,
+    )
     found = TorchRecords(
-        records,
-        EpochSequence.of(records, order=chosen, seed=seed),
+        opened,
         shard=(hosts, index),
         batch_size=batch_size,
         drop_remainder=drop_remainder,

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordmill.option_checks import expect_whole
-from recordmill.reading.ordered_records import OrderedRecords, Transform, open_sequence
-from recordmill.reading.position import EpochSequence
+from recordmill.reading.ordered_records import OrderedRecords, Transform, open_for_random_access
 from recordmill.reading.reader import Folder, Records
+from recordmill.reading.sequence import EpochSequence
 from recordmill.reading.torch_records import collatable
 
 try:
@@ -101,7 +101,7 @@ def torch_source(
       ConfigError: an option is invalid, the shards are compressed, or `start` is the state of
         another dataset or order.
     """
-    records, sequence = open_sequence(
+    records, sequence = open_for_random_access(
         dataset, split, shuffle=shuffle, order=order, seed=seed, features=features
     )
     place = (0, 0) if start is None else sequence.parse(start)

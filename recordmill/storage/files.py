@@ -473,14 +473,9 @@ _LOCAL = LocalFiles()
 _HERE = Location("", "/")
 
 
+@functools.lru_cache(maxsize=64)
 def arrow_store(root: str, query: str) -> ArrowFiles:
     """Return the pyarrow filesystem of a URI. Raises OSError or pa.ArrowException."""
-    # The child of a fork must not use the connections of its parent.
-    return _arrow_store(root, query, os.getpid())
-
-
-@functools.lru_cache(maxsize=64)
-def _arrow_store(root: str, query: str, process: int) -> ArrowFiles:
     if root.startswith("s3:") and "allow_delayed_open=" not in query:
         # A small object is then uploaded in one request, not in the three of a multipart upload.
         query = f"{query}&allow_delayed_open=true".lstrip("&")

@@ -227,7 +227,7 @@ def test_seeds_of_transformations_differ_between_epochs(numbered) -> None:
 def test_the_example_of_the_page_on_resuming_runs(tmp_path, monkeypatch) -> None:
     pictures_dataset(tmp_path / "out", records=6500)
     monkeypatch.chdir(tmp_path)
-    made, *_, continued = python_of("resume.md")
+    made, _, _, continued, *_ = python_of("resume.md")
     namespace: dict = {}
     exec(made, namespace)
     exec(continued, namespace)

@@ -295,8 +295,15 @@ def test_the_page_shows_what_runs(tmp_path, monkeypatch) -> None:
 def test_the_examples_of_the_page_on_resuming_run(tmp_path, monkeypatch) -> None:
     pictures_dataset(tmp_path / "out", records=6600)
     monkeypatch.chdir(tmp_path)
-    made, _, continued, *_ = python_of("resume.md")
+    pictures_dataset(tmp_path / "other", records=100)
+    made, _, continued, _, filtered, mixed = python_of("resume.md")
     namespace: dict = {}
+    exec(made, namespace)
+    exec(filtered, namespace)
+    assert {*next(iter(namespace["roses"]))["image/class/label"].tolist()} == {0}
+    exec(mixed, namespace)
+    assert [one["records"] for one in namespace["state"]["sources"]] == [2400, 0]
+    assert len(next(iter(namespace["mixed"]))["image/class/label"]) == 32
     exec(made, namespace)
     exec(continued, namespace)
     assert namespace["state"]["records"] == 6400

@@ -238,16 +238,16 @@ def test_a_stateful_data_loader_continues(numbered, workers, steps) -> None:
         ({"digest": "ab"}, "start: the state was made with digest 'ab', but here it is '"),
         ({"order": "full"}, "made with order 'full', but here it is 'windowed'"),
         ({"split": None}, "made with split None, but here it is 'train'"),
-        ({"records": RECORDS + 1}, "start: expected 0 to 211, got 212"),
-        ({"epoch": -1}, "start: expected 0 or more, got -1"),
-        ({"epoch": "1"}, "start: expected a whole number, got '1'"),
+        ({"records": RECORDS + 1}, "start\\['records'\\]: expected 0 to 211, got 212"),
+        ({"epoch": -1}, "start\\['epoch'\\]: expected 0 or more, got -1"),
+        ({"epoch": "1"}, "start\\['epoch'\\]: expected a whole number, got '1'"),
     ],
 )
 def test_states_of_other_runs_are_refused(numbered, change, message) -> None:
     state = recordmill.position(numbered / "none", step=1, global_batch=8, seed=SEED)
     with pytest.raises(ConfigError, match=message):
         dataset(numbered / "none", shuffle=True, start=state | change)
-    with pytest.raises(ConfigError, match="expected a state with digest, epoch, order"):
+    with pytest.raises(ConfigError, match="expected a state with digest, epoch, filter"):
         dataset(numbered / "none", shuffle=True, start={"epoch": 1, "records": 8})
     ended = dataset(numbered / "none", shuffle=True, start=state | {"records": RECORDS})
     assert [*ended] == []

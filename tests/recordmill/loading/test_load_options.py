@@ -116,7 +116,7 @@ def folder(tmp_path_factory):
             {"shard": (2, 1), "start": 3},
             "start: the records of 3 steps depend on the number of host",
         ),
-        ({"start": {"epoch": 1}}, "start: expected a state with digest, epoch, order, records, se"),
+        ({"start": {"epoch": 1}}, "start: expected a state with digest, epoch, filter, order, rec"),
     ],
 )
 def test_invalid_options_are_reported(folder, options, message) -> None:

@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 import recordmill
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import ManifestError
-from recordmill.reading.epoch_order import epoch_order, host_positions, worker_batches
-from recordmill.reading.epoch_reader import EpochReader, by_window
+from recordmill.reading.epoch_order import (
+    WINDOW_BYTES,
+    OrderLayout,
+    host_positions,
+    worker_batches,
+)
+from recordmill.reading.epoch_reader import SourceReader, by_window, chunks
 from recordmill.reading.reader import DatasetDamagedError
+from recordmill.reading.sequence import EpochSequence, SequencePlaces
 from tests.make_dataset import make_dataset
 
 
@@ -66,6 +72,7 @@ def test_a_state_says_what_shapes_the_order(folder) -> None:
         "order": "full",
         "split": "train",
         "digest": digest,
+        "filter": None,
     }
     of_all = recordmill.position(folder, None, step=0, global_batch=1, shuffle=False)
     assert (of_all["split"], of_all["order"]) == (None, "stored")
@@ -76,11 +83,15 @@ def test_a_state_says_what_shapes_the_order(folder) -> None:
     [
         ({"step": -1}, "step: expected 0 or more, got -1"),
         ({"global_batch": 0}, "global_batch: expected 1 or more, got 0"),
-        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"seed": -1}, f"seed: expected 0 to {2**63 - 1}, got -1"),
+        ({"seed": 2**63}, f"seed: expected 0 to {2**63 - 1}, got {2**63}"),
         ({"split": "dev"}, "expected one of the splits train, validation, test, got 'dev'"),
         ({"order": "half"}, "order: expected one of windowed, full, got 'half'"),
         ({"order": "full", "shuffle": False}, "order: 'full' needs shuffle=True"),
-        ({"start": 3}, "start: expected a state with digest, epoch, order, records, seed, split"),
+        (
+            {"start": 3},
+            "start: expected a state with digest, epoch, filter, order, records, ",
+        ),
     ],
 )
 def test_invalid_options(folder, options, message) -> None:
@@ -99,18 +110,42 @@ def test_states_of_other_orders(folder, tmp_path) -> None:
 # --- reading at positions
 
 
+def sequence_of(records, name: str) -> EpochSequence:
+    return EpochSequence.of(records, order=name, seed=1)
+
+
 @given(
     st.integers(0, 60), st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(1, 9)
 )
 def test_positions_are_cut_where_windows_end(records, window, hosts, workers, batch) -> None:
+    layout = OrderLayout(
+        shards=(records,), record_bytes=WINDOW_BYTES / window, seekable=False, salt=""
+    )
+    sequence = EpochSequence(layout=layout, split=None, order="stored", seed=0, digest="")
     mine = host_positions(records, consumed=0, hosts=hosts, host=hosts - 1)
     for worker in range(workers):
         ranges = [*worker_batches(mine, batch=batch, workers=workers, worker=worker)]
-        found = [part.tolist() for part in by_window(iter(ranges), window)]
-        assert [*itertools.chain(*found)] == [*itertools.chain(*ranges)]
-        numbers = [{position // window for position in part} for part in found]
-        assert all(len(one) == 1 for one in numbers)
-        assert len({*itertools.chain(*numbers)}) == len(numbers)
+        places = [sequence.locate(3, part) for part in chunks(iter(ranges))]
+        found = [(key, part.tolist()) for key, part in by_window(sequence, places)]
+        assert [*itertools.chain(*(part for _, part in found))] == [*itertools.chain(*ranges)]
+        for (epoch, number), part in found:
+            assert {(epoch, position // window) for position in part} == {(3, number)}
+        assert len({key for key, _ in found}) == len(found)
+
+
+def test_records_far_apart_in_a_mixture_are_read_in_parts() -> None:
+    layout = OrderLayout(shards=(60,), record_bytes=1, seekable=True, salt="")
+    sequence = EpochSequence(layout=layout, split=None, order="stored", seed=0, digest="")
+    nothing = np.zeros(0, np.int64)
+    empty = SequencePlaces(sources=nothing, epochs=nothing, positions=nothing)
+    parts = [sequence.locate(0, np.array([0])), *[empty] * 300, sequence.locate(0, np.array([1]))]
+    assert [part.tolist() for _, part in by_window(sequence, parts)] == [[0], [1]]
+
+
+def test_large_ranges_become_several_arrays() -> None:
+    found = [*chunks([range(1, 9_000, 2), range(9_000, 9_002)])]
+    assert [len(part) for part in found] == [4096, 406]
+    assert np.concatenate(found).tolist() == [*range(1, 9_000, 2), 9_000, 9_001]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -122,10 +157,11 @@ def test_records_are_read_at_positions(compression, name, tmp_path, monkeypatch)
     records = recordmill.open(tmp_path / "out")
     expected = [*records.payloads()]
     for epoch in range(5):
-        order = epoch_order(name, records.layout, seed=1, epoch=epoch)
-        whole = order.record_numbers(np.arange(8)).tolist()
+        sequence = sequence_of(records, name)
+        whole = sequence.epoch_order(epoch).record_numbers(np.arange(8)).tolist()
         for positions in (range(8), range(1, 8, 2), range(5, 8)):
-            found = [*EpochReader(records, order).read([positions])]
+            places = [sequence.locate(epoch, np.array(positions))]
+            found = [*SourceReader(records, sequence).read(places)]
             assert found == [(whole[at], expected[whole[at]]) for at in positions]
 
 
@@ -135,9 +171,9 @@ def test_a_gzip_file_with_too_many_records(tmp_path) -> None:
     records = recordmill.open(tmp_path / "out", "train")
     file = tmp_path / "out" / records.manifest.splits["train"].shards[0].file
     file.write_bytes(file.read_bytes() * 2)
-    order = epoch_order("windowed", records.layout, seed=1, epoch=0)
+    sequence = sequence_of(records, "windowed")
     with pytest.raises(DatasetDamagedError, match="the file has more than the 3 records of the"):
-        [*EpochReader(records, order).read([range(len(records))])]
+        [*SourceReader(records, sequence).read([sequence.locate(0, np.arange(len(records)))])]
 
 
 def test_without_pytorch_the_message_says_what_works(monkeypatch) -> None:
