@@ -64,6 +64,14 @@ def _reused() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Intermediate files of outputs in stores are not in the home folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _no_pauses() -> Iterator[None]:
     """Calls of storage are repeated at once in this process, not after 2.6 s in all."""
     with pytest.MonkeyPatch.context() as patch:

@@ -68,7 +68,7 @@ def _plan(
     plan_only: bool,
 ) -> Plan:
     if run.is_custom:
-        run.staging.root.make_dirs()
+        run.staging.intermediate.make_dirs()
         run.staging.begin()
     sentences = sorted([*problems, *survey.problems])
     if learned.problem is not None and survey.counts:

@@ -299,7 +299,7 @@ class LearnedDataset:
           ConfigError: TensorFlow cannot read them there.
           DamageError: a file is damaged.
         """
-        if FEATURES_FILE in self.files and not staging.root.is_local:
+        if FEATURES_FILE in self.files and not staging.intermediate.is_local:
             raise ConfigError(
                 "--preprocessing-fn: TensorFlow can only read from a local folder, or one that all"
                 f" workers share, and --output is {staging.root.root}: write to a folder, and copy"

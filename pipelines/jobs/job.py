@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
 from recordmill.job.input_facts import NO_FACTS, InputFacts
+from recordmill.job.scratch import begin_scratch, with_scratch
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note, join_left_unread
 from recordmill.options.declaration import as_given
@@ -108,6 +109,8 @@ class Job:
         self.encoders = versions_of(config, data_type)
         self.id = job_id([self.shaping, config.seed, self.encoders])
         self.staging = Staging.of(self.output, self.id)
+        if config.runner == "direct":  # all workers are on this machine
+            self.staging = with_scratch(self.staging, config.scratch)
         self._interpretation: Mapping[str, str] = {}
         self._facts = NO_FACTS
         self._notes_of_input: tuple[Note, ...] = ()
@@ -172,6 +175,7 @@ class Job:
         on_interpreted: Callable[[Mapping[str, str]], None],
     ) -> JobOutcome:
         resumed = finish_publishing(self.staging, overwrite=self.config.overwrite)
+        begin_scratch(self.staging)
         published = None if self.schema_request.infers else Published.find(self.output)
         if published is not None and not self.config.overwrite:
             published.refuse_others(self.shaping, seed=self.config.seed, encoders=self.encoders)
@@ -184,7 +188,6 @@ class Job:
             rules=rules,
             on_rows=on_listed,
             imports=new,
-            is_local=all(Location.parse(one.path).is_local for one in self.config.input),
         )
         fingerprint = f"{self.id}-{listing.fingerprint}"
         damage = None
@@ -263,7 +266,7 @@ class Job:
             staging.verdict,
             functools.partial(staging.read_json, "plan.json", PlanContent),
             staging.rejects,
-            at=staging.root,
+            at=staging.intermediate,
         )
         notes = self._notes() if plan is None else tuple(map(Note.from_json, plan["notes"]))
         facts = self._interpretation
@@ -447,6 +450,7 @@ class Job:
             rules=self.rules,
             card=self.card,
             job_id=self.id,
+            scratch="" if self.staging.scratch is None else self.staging.scratch.path,
             options=self.shaping,
             versions=self.encoders,
             job={

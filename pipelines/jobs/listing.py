@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, StorageError
 from recordmill.job.staging import Listing, Staging
 from recordmill.processes.pool import running_pool
 from recordmill.runners.beam_patches import permanent_imports
@@ -21,7 +21,6 @@ def list_input(
     rules: LabelRules,
     on_rows: Callable[[int], None],
     imports: bool,
-    is_local: bool,
 ) -> Listing:
     """List the input into staging, as `stage_listing` does, and return the listing.
 
@@ -32,13 +31,12 @@ def list_input(
       on_rows: Called with numbers of listed rows, to report progress.
       imports: Whether a pipeline, which needs Beam, will probably follow. If so, an encoder process
         lists the input if it can, while this process imports Beam.
-      is_local: Whether all of the input is local.
 
     Raises:
       ConfigError: The input is unusable.
     """
-    pool = running_pool() if imports and staging.root.is_local else None
-    if pool is not None and not isinstance(source, RowSource) and is_local:
+    pool = running_pool() if imports and staging.intermediate.is_local else None
+    if pool is not None and not isinstance(source, RowSource):
         listed = pool.submit(stage_listing, source, staging, rules=rules)
         with permanent_imports():
             for module in (
@@ -49,7 +47,7 @@ def list_input(
                 if not listed.done():
                     importlib.import_module(module)
         error = listed.exception()
-        if isinstance(error, ConfigError):  # the same error again may take long, as slow searches
+        if isinstance(error, ConfigError | StorageError):  # the same error again may take long
             vars(error).pop("__notes__", None)  # the traceback in the encoder process
             raise error
         if error is None:

@@ -108,7 +108,7 @@ class JobProgress:
 
     @property
     def _is_local(self) -> bool:
-        return self._staging.root.is_local
+        return self._staging.intermediate.is_local
 
     def _poll(self) -> Snapshot | None:
         plan = self._read("plan.json", PlanContent)

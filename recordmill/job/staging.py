@@ -1,5 +1,8 @@
 """The staging folder of a job, OUT/.recordmill/<job>/: all files that exist before publishing.
 
+If OUT is in a store and the job runs on one machine, only shards/, index/, side/, staged.json and
+intent.json are there. All others are in a folder of that machine (`recordmill.job.scratch`).
+
 listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input; a rerun keeps equal parts
 looked/SUM.arrow                                 rows that were read to infer types of columns
 checked/part-00000.arrow  .json  .data           rows of the listing that passed the checks
@@ -75,6 +78,7 @@ DRAFTS = "drafts"
 CLAIMS = "claims"
 REUSE = "reuse"
 STAGED = "staged.json"
+_IN_ROOT = ("shards", "index", "side", INTENT, STAGED)
 _READS_AGAIN = 2
 
 
@@ -350,9 +354,13 @@ def drafted(entry: DirectoryEntry) -> Drafted | None:
 
 @dataclasses.dataclass(frozen=True)
 class Staging:
-    """The staging folder of one job; it is picklable, and all operations can be repeated."""
+    """The staging folder of one job; it is picklable, and all operations can be repeated.
+
+    scratch: the folder for intermediate files, if they are not in `root`.
+    """
 
     root: Location
+    scratch: Location | None = None
 
     @classmethod
     def of(cls, output: Location, job: str) -> Staging:
@@ -364,9 +372,24 @@ class Staging:
         """Folder of the dataset."""
         return self.root.parent.parent
 
+    @property
+    def intermediate(self) -> Location:
+        """Folder of the files that will not be published."""
+        return self.root if self.scratch is None else self.scratch
+
     def place(self, name: str) -> Location:
         """Return the place of a file in staging."""
-        return self.root / name
+        is_in_root = name.partition("/")[0] in _IN_ROOT
+        return (self.root if is_in_root else self.intermediate) / name
+
+    def copy_of(self, name: str) -> Location | None:
+        """Return the place of the copy on this machine of a file in a store; None for no copy."""
+        return None if self.scratch is None else self.scratch / name
+
+    def nearest(self, name: str) -> Location:
+        """Return the place from which to read a file: its copy on this machine, if it exists."""
+        copy = self.copy_of(name)
+        return self.place(name) if copy is None or not copy.exists() else copy
 
     def read_json(self, name: str, kind: Any, *, open_ended: bool = False) -> Any:
         """Return the content of a JSON file; None if the file does not exist.
@@ -436,6 +459,7 @@ class Staging:
         except ConfigError:
             if fresh and not self.place("info").exists():
                 self.root.delete_tree()
+                self.intermediate.delete_tree()
             raise
 
     def begin(self) -> None:
@@ -446,8 +470,8 @@ class Staging:
         )
 
     def delete_all(self, *names: str) -> None:
-        """Delete files and folders of the staging folder, if they exist."""
-        kinds = {entry.name: entry.kind for entry in self.root.list_if_exists()}
+        """Delete intermediate files and folders, if they exist."""
+        kinds = {entry.name: entry.kind for entry in self.intermediate.list_if_exists()}
         for name in names:
             if kinds.get(name) == "dir":
                 self.place(name).delete_tree()
@@ -455,13 +479,18 @@ class Staging:
                 self.place(name).delete(missing_ok=True)
 
     def sweep(self) -> None:
-        """Delete the staging folders of all jobs of the output; the lock beside them stays."""
+        """Delete the staging folders of all jobs of the output; the lock beside them stays.
+
+        Of intermediate files elsewhere, those of other machines stay.
+        """
         folders = list(jobs(self.output))
         for job in folders:  # first, so that no run continues from a half deleted folder
             first = [job.place(name) for name in (INTENT, "listing.json")]
             for_each(lambda place: place.delete(missing_ok=True), first, at=job.root)
         for job in folders:
             job.root.delete_tree()
+        if self.scratch is not None:
+            self.scratch.parent.parent.delete_tree()
 
 
 def jobs(output: Location) -> Iterator[Staging]:

@@ -18,6 +18,7 @@ import io
 import itertools
 import os
 import re
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -473,9 +474,25 @@ _LOCAL = LocalFiles()
 _HERE = Location("", "/")
 
 
-@functools.lru_cache(maxsize=64)
+_opening = threading.Lock()  # threads that read ahead all need the same store at first
+
+
+def _forget_lock() -> None:
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
 def arrow_store(root: str, query: str) -> ArrowFiles:
     """Return the pyarrow filesystem of a URI. Raises OSError or pa.ArrowException."""
+    with _opening:
+        return _open_store(root, query)
+
+
+@functools.lru_cache(maxsize=64)
+def _open_store(root: str, query: str) -> ArrowFiles:
     if root.startswith("s3:") and "allow_delayed_open=" not in query:
         # A small object is then uploaded in one request, not in the three of a multipart upload.
         query = f"{query}&allow_delayed_open=true".lstrip("&")

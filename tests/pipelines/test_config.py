@@ -88,7 +88,7 @@ def test_what_shapes_bytes() -> None:
     fields = {field.name for field in dataclasses.fields(CommonConfig)}
     assert fields - shaping == {
         "input", "output", "max_reject_fraction", "overwrite", "dry_run", "quiet",
-        "runner", "spill_above", "workers", "max_worker_memory", "max_worker_seconds",
+        "runner", "scratch", "spill_above", "workers", "max_worker_memory", "max_worker_seconds",
         "infer_schema", "compare_with",
         "max_drift", "learned_from",  # its content counts, not its path
         "report", "verify", "reuse", "reuse_required", "no_reuse", "fingerprint",

@@ -41,7 +41,7 @@ def test_bytes_that_change_on_their_way_are_read_again(kind, which, tmp_path):
     local = make(tmp_path / "out", *argv, command=kind).manifest.digest
     with s3_server() as uri:
         out = uri(f"once-flipped{which}/out")
-        assert run(kind, *argv, "--output", out) == 0
+        assert run(kind, *argv, "--output", out, "--scratch", "store") == 0
         assert load(Location.parse(out)).digest == local
 
 
@@ -50,7 +50,8 @@ def test_bytes_that_change_on_their_way_are_read_again(kind, which, tmp_path):
 def test_a_damaged_staged_file_is_named(kind, which, tmp_path, capsys):
     argv = ("--input", table(tmp_path), *KINDS[kind])
     with s3_server() as uri:
-        assert run(kind, *argv, "--output", uri(f"always-flipped{which}/out")) == 1
+        out = uri(f"always-flipped{which}/out")
+        assert run(kind, *argv, "--output", out, "--scratch", "store") == 1
     err = capsys.readouterr().err
     assert "is damaged" in err
     assert "then run the same command again" in err

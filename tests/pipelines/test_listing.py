@@ -42,9 +42,7 @@ def child() -> Iterator[int]:
     close_shared_pool()
 
 
-def listed(
-    source: Source, folder: object, *, imports: bool = True, is_local: bool = True
-) -> Listing:
+def listed(source: Source, folder: object, *, imports: bool = True) -> Listing:
     """Return the stored listing of a source, which equals the one that was made."""
     staging = Staging.of(Location.parse(str(folder)), "job")
     made = list_input(
@@ -53,7 +51,6 @@ def listed(
         rules=LabelRules(),
         on_rows=lambda rows: None,
         imports=imports,
-        is_local=is_local,
     )
     stored = staging.listing()
     assert stored is not None
@@ -68,7 +65,6 @@ def listed_by(source: ListedBy, folder: object, **options: bool) -> int:
 
 def test_an_encoder_process_lists_what_it_can(child, tmp_path):
     assert listed_by(ListedBy(), tmp_path / "a") == child
-    assert listed_by(ListedBy(), tmp_path / "b", is_local=False) == os.getpid()
     assert listed_by(ListedBy(), tmp_path / "c", imports=False) == os.getpid()
 
 

@@ -3,11 +3,11 @@
     python -m tests.soak.store_faults                   400 series over five data types
     python -m tests.soak.store_faults --count 20        a sample
 
-The input, the output or both are in a store (`tests.s3_store`). Of the requests that read, list,
-write, copy or delete, the k-th fails: once, a few times in a row, from then on, or for its object
-for good. The answer is an error (500, 503, 403), is cut, stalls, has no length or a flipped bit; or
-the connection is reset before or after the request is done; or an object of the input is replaced;
-or the command is killed. After each:
+The input, the output or both are in a store (`tests.s3_store`), as intermediate files may be. Of
+the requests that read, list, write, copy or delete, the k-th fails: once, a few times in a row,
+from then on, or for its object for good. The answer is an error (500, 503, 403), is cut, stalls,
+has no length or a flipped bit; or the connection is reset before or after the request is done; or
+an object of the input is replaced; or the command is killed. After each:
 
 - the output has the old dataset, the new one, or none; after exit 0 the new one;
 - stderr has no traceback, and after exit 1 one sentence that names the object;
@@ -51,7 +51,8 @@ from tests.soak.forked_runs import (
 )
 from tests.soak.small_inputs import make_inputs
 
-PLACES = ("store to disk", "disk to store", "store to store")
+STAGED = ", staged there"
+PLACES = ("store to disk", "disk to store", "store to store", f"store to store{STAGED}")
 _OPERATIONS = {"GET": "read", "HEAD": "read", "PUT": "write", "POST": "write"}  # others: by name
 _ANY = ("failing", "error", "denied", "reset", "stalled")
 _DAMAGES = ("cut", "short", "unsized", "flipped")
@@ -173,7 +174,9 @@ class Series:
 
     def __init__(self, folder: pathlib.Path, store: FaultyStore) -> None:
         self._folder, self._store = folder, store
-        self.runs = ForkedRuns(folder, {**CREDENTIALS, "TMPDIR": str(folder)})
+        self.runs = ForkedRuns(
+            folder, {**CREDENTIALS, "TMPDIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+        )
         self.uploads = 0
         self._disk = folder / "out"
         self._originals: dict[str, bytes] = {}  # of objects that were changed
@@ -254,7 +257,8 @@ class Series:
     def _arguments(self, kind: Kind) -> list[str]:
         to_disk = kind.place.endswith("disk")
         output = str(self._disk) if to_disk else self._store.uri("out")
-        return [*kind.command, "--output", output, "--seed", "2", "--overwrite"]
+        scratch = ["--scratch", "store"] if kind.place.endswith(STAGED) else []
+        return [*kind.command, *scratch, "--output", output, "--seed", "2", "--overwrite"]
 
     def _put_old(self, kind: Kind, *, is_there: bool) -> None:
         """Let the output be the old dataset, or empty."""
@@ -279,6 +283,8 @@ class Series:
             raise DifferenceError(f"the rerun gave other bytes: {other}")
         staged = self._disk / ".recordmill"
         left = [str(path) for path in staged.rglob("*")] if staged.exists() else []
+        cached = (self._folder / "cache").rglob("*")
+        left += [str(path) for path in cached if path.is_file()]
         left += [one for one in self._store.names("bucket/out/") if ".recordmill" in one]
         known = ("bucket/out/", "bucket/in/")
         left += [one for one in self._store.names() if not one.startswith(known)]

@@ -250,7 +250,7 @@ def store_strata(strata: Strata, *, staging: Staging) -> str:
     given = [pa.RecordBatch.from_pydict(table)]
     if strata.groups is not None:
         given.append(strata.groups)
-    data = [arrow_file(rows, staging.root) for rows in given]
+    data = [arrow_file(rows, staging.intermediate) for rows in given]
     digest = hashlib.sha256(b"".join(data)).hexdigest()[:16]
     staging.place("strata").make_dirs()
     for place, content in zip(_strata_places(f"strata/{digest}", staging), data, strict=False):

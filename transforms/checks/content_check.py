@@ -57,7 +57,9 @@ def hash_halves(
         yield 0, (info.split, name, _UNREAD)
         return
     halves = np.sort(
-        content_halves(read_index(staging.place(name), columns=_HASHES, records=info.shard.records))
+        content_halves(
+            read_index(staging.nearest(name), columns=_HASHES, records=info.shard.records)
+        )
     )
     parts = min(-(-planned // limits.CONTENT_ROWS), limits.PARTITIONS)
     edges = np.searchsorted(batch.scale(halves, parts), np.arange(parts + 1)) * halves.itemsize
@@ -79,7 +81,7 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
     halves = {
         one: np.frombuffer(data, np.uint64) for one, data in zip(pieces, contents, strict=True)
     }
-    places = [staging.place(name) for _, name in unread]
+    places = [staging.nearest(name) for _, name in unread]
     indexes: dict[str, pa.Table] = {}
     for one, index in zip(unread, results_of_each(_read, places, at=staging.root), strict=True):
         indexes[one[1]] = index
@@ -95,7 +97,7 @@ def find_repeated(bucket_halves: tuple[int, Iterable[Halves]], *, staging: Stagi
 
     def read_suspects(one: tuple[str, str]) -> Suspects:
         split, name = one
-        place = staging.place(name)
+        place = staging.nearest(name)
         index = indexes.pop(name) if name in indexes else _read(place)
         read_names = functools.partial(read_rows, place, columns=NAMES, records=len(index))
         return records_with(index, repeated, split=split, read_names=read_names)

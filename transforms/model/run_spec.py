@@ -131,6 +131,9 @@ class RunSpec:
       several_machines: Whether workers share the encoding of each shard: a free worker takes the
         next segment. This suits a cluster; on one machine it takes longer, because shards are
         written twice.
+      scratch: Folder on this machine for intermediate files, if the output is in a store and no
+        other machine takes part; '' puts them beside the output. For commands: they delete the
+        files of an earlier run that no longer count.
       watched: Whether the submitter waits for the job and reports the verdict; otherwise a refused
         run raises RunError in the pipeline.
 
@@ -174,6 +177,7 @@ class RunSpec:
     versions: Mapping[str, str] | None = None
     job: Mapping[str, Any] | None = None
     several_machines: bool = False
+    scratch: str = ""
     watched: bool = False
 
     def __post_init__(self) -> None:
@@ -306,7 +310,10 @@ class RunSpec:
             if code is not None:
                 shaping.append(code)
             job_id = hashlib.sha256(to_json(shaping)).hexdigest()[:16]
-        return Staging.of(Location.parse(self.output), job_id)
+        staging = Staging.of(Location.parse(self.output), job_id)
+        if not self.scratch:
+            return staging
+        return dataclasses.replace(staging, scratch=Location.parse(self.scratch))
 
 
 def check_fractions(splits: Mapping[str, float]) -> None:

@@ -61,7 +61,7 @@ def fetch_samples(
 
     found: dict[str, list[pa.RecordBatch]] = {split: [] for split in samples}
     in_order = sorted(set().union(*(names.tolist() for names, _ in places.values())))
-    for taken in results_of_each(read, in_order, at=staging.root, most=_PARTS):
+    for taken in results_of_each(read, in_order, at=staging.intermediate, most=_PARTS):
         for split, rows in taken.items():
             found[split].append(rows)
     return {

@@ -29,7 +29,7 @@ def keeps_frames(run: RunSpec) -> bool:
 
     Compressed frames cannot be taken one by one, and with `--reuse` most records are known.
     """
-    return run.reuse is None and run.compression == "none" and run.staging.root.is_local
+    return run.reuse is None and run.compression == "none" and run.staging.intermediate.is_local
 
 
 def forget_frames(staging: Staging) -> None:
@@ -48,7 +48,7 @@ def with_sampled_frames(
 
     recipes: returns the recipes of the rows. start: index of the first row in the shard.
     """
-    if start >= SAMPLE or not staging.root.is_local:
+    if start >= SAMPLE or not staging.intermediate.is_local:
         return rows
     places = FramePlaces(staging, _NAME)
     found = recipes() if places.recipes else None

@@ -61,7 +61,7 @@ def learn(
     Raises:
       ConfigError: the staging folder is not local, or the function does not accept these columns.
     """
-    if not staging.root.is_local:
+    if not staging.intermediate.is_local:
         raise ConfigError(
             f"{option_name('preprocessing_fn')}: TensorFlow can only write into a local folder, or"
             f" one that all workers share, and {option_name('output')} is {staging.root.root}:"

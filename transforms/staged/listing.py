@@ -164,7 +164,7 @@ def layout_of(source: Source, listing: Listing, staging: Staging, *, keep: bool 
         )
     parts = _ListedParts(listing, staging)
     # In an object store, writing these rows takes longer than reading them again.
-    is_kept = keep and staging.root.is_local
+    is_kept = keep and staging.intermediate.is_local
     kept = staging.place("looked") if is_kept else None
     return source.layout(parts, kept, facts=listing.facts)
 
@@ -179,7 +179,7 @@ class _ListedParts:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         read = functools.partial(read_part, staging=self.staging)
         names = [part.name for part in self.listing.parts]
-        return results_of_each(read, names, at=self.staging.root, most=_PARTS)
+        return results_of_each(read, names, at=self.staging.intermediate, most=_PARTS)
 
 
 def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
@@ -187,7 +187,7 @@ def class_counts(listing: Listing, staging: Staging) -> dict[str, int]:
     counts: Counter[str] = Counter()
     read = functools.partial(read_part, staging=staging, columns=[batch.LABEL, batch.LABELS])
     names = [part.name for part in listing.parts]
-    for rows in results_of_each(read, names, at=staging.root, most=_PARTS):
+    for rows in results_of_each(read, names, at=staging.intermediate, most=_PARTS):
         counts.update(_classes(rows))
     return dict(counts)
 
@@ -346,7 +346,7 @@ def write_checked_part(
     own, part = results_of(
         functools.partial(write_scratch, staging, f"{name}.json", excluded),
         functools.partial(write_part, rows, staging, name),
-        at=staging.root,
+        at=staging.intermediate,
     )
     return dataclasses.replace(
         part,
@@ -416,7 +416,7 @@ def make_or_reuse(
 
 def _is_whole(part: StagedPart, staging: Staging) -> bool:
     """Return whether a part is as it was written; a power cut leaves files without content."""
-    if not staging.root.is_local:  # an object store has all of a file, or nothing
+    if not staging.intermediate.is_local:  # an object store has all of a file, or nothing
         return True
     try:
         found = {name: _checksum(staging.place(name)) for name in part.checksums}

@@ -91,7 +91,7 @@ class RowReader:
             ]
 
         parts = make_or_reuse(part, self.staging, make)
-        if not self.staging.root.is_local:
+        if not self.staging.intermediate.is_local:
             environment.return_free_memory()  # of the copies that a request to a store takes
         return parts
 

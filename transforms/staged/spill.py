@@ -143,7 +143,7 @@ def _of_all(read: Callable[..., T], pieces: Iterable[Piece], staging: Staging) -
     call = functools.partial(read, staging=staging)
     if sum(name != "" for _, name, _, _ in found) < 2:
         return [*map(call, found)]
-    return [*results_of_each(call, found, at=staging.root)]
+    return [*results_of_each(call, found, at=staging.intermediate)]
 
 
 def read_ahead(groups: Sequence[Sequence[Piece]], *, staging: Staging) -> Iterable[Sequence[Piece]]:

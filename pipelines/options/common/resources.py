@@ -39,8 +39,14 @@ class ResourceConfig:
         parse=values.byte_size,
         show=values.show_bytes,
         metavar="BYTES",
-        help="Shuffle through temporary files in the output folder if the rows to shuffle take more"
-        " memory than this.",
+        help="Shuffle through temporary files if the rows to shuffle take more memory than this.",
+    )
+    scratch: str | None = option(
+        None,
+        local=True,
+        metavar="FOLDER|store",
+        help="Folder on this machine for intermediate files, if the output is in a store; store"
+        " keeps them there. Default: the cache folder of this user.",
     )
     workers: int = option(
         0,

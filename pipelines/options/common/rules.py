@@ -172,6 +172,7 @@ RULES: tuple[Rule, ...] = (
     _needs("json", "dry-run", why="because it prints the plan"),
     _excludes("verify report", "dry-run detach"),
     _needs("@flink", "runner=flink"),
+    _needs("scratch", "runner=direct", why="because the workers of a cluster need the files, too"),
     _excludes("detach", "dry-run infer-schema", why="which needs the result of the job"),
     # Listings and tables that hold files.
     _excludes("end-column", "duration-column"),

@@ -324,7 +324,7 @@ def test_photos_are_read_with_one_request_each(store, tmp_path, faults):
 def test_each_file_is_written_once_and_copied_once(store, tmp_path):
     how = ("--size", "32", "--num-shards", "train=5")
     assert images("--input", DEMO, "--output", tmp_path / "local", *how) == 0
-    assert images("--input", DEMO, "--output", store.uri("out"), *how) == 0
+    assert images("--input", DEMO, "--output", store.uri("out"), *how, "--scratch", "store") == 0
     there = Location.parse(store.uri("out"))
     assert files(there) == files(Location.parse(str(tmp_path / "local")))
     assert [name for name in store.names() if ".recordmill" in name or name.endswith("/")] == []

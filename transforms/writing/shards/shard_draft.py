@@ -36,7 +36,8 @@ class ShardDraft:
         unique = uuid.uuid4().hex
         self._name = f"{self._prefix}{unique}.tmp"
         self.attempt = "" if staging.root.can_move else unique
-        self.place = self.draft_of(staging.place(attempt_name(f"shards/{name}", self.attempt)))
+        place = staging.place(attempt_name(f"shards/{name}", self.attempt))
+        self.place = place if self.attempt else self.draft_of(place)
         self._journal: BinaryIO | None = None
         self._size = 0
         self._mark: Location | None = None
@@ -99,7 +100,7 @@ class ShardDraft:
 
     def draft_of(self, place: Location, suffix: str = "tmp") -> Location:
         """Return the place to which this attempt writes a file. place: of the complete file."""
-        if self.attempt:
+        if self.attempt and not self._folder.is_local:
             return place
         return self._folder / f"{self._name.removesuffix('.tmp')}.{suffix}"
 

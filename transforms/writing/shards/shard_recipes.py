@@ -58,7 +58,7 @@ def assemble_recipes(manifest: Manifest, infos: Iterable[ShardInfo], run: RunSpe
 def _shards(infos: Iterable[ShardInfo], staging: Staging) -> Iterator[pa.Table]:
     ordered = sorted(infos, key=lambda info: (info.split, info.number))
     places = [staging.place(info.staged_recipes) for info in ordered if info.shard.records]
-    return results_of_each(_read, places, at=staging.root)
+    return results_of_each(_read, places, at=staging.intermediate)
 
 
 def _read(place: Location) -> pa.Table:

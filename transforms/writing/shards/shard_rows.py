@@ -165,7 +165,7 @@ class ShardRows:
             with _row_budget.hold(sum(len(data) + length for data, _, _, length in pieces)):
                 rows = sort_block(pieces, seed=self.seed, staging=self.staging)
             # This takes little time compared with encoding files, or with requests to a store.
-            if batch.refers_to_files(rows) or not self.staging.root.is_local:
+            if batch.refers_to_files(rows) or not self.staging.intermediate.is_local:
                 environment.keep_memory_low()
             yield rows[wanted]
 

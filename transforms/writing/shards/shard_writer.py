@@ -155,19 +155,22 @@ class ShardWriter:
             info_place.parent.sync_folder()
         with contextlib.ExitStack() as files:
             draft = files.enter_context(ShardDraft(self.staging, name, rows.context))
-            place, index, recipes_place = (
-                self.staging.place(attempt_name(one, draft.attempt))
-                for one in (
-                    f"shards/{name}",
-                    index_name(split, number, count),
-                    f"recipes/{name}.arrow",
-                )
+            index_file = attempt_name(index_name(split, number, count), draft.attempt)
+            place, index, recipes_place = map(
+                self.staging.place,
+                (
+                    attempt_name(f"shards/{name}", draft.attempt),
+                    index_file,
+                    attempt_name(f"recipes/{name}.arrow", draft.attempt),
+                ),
             )
             recipes = None
             if self._has_recipes:
                 recipes = StagedRecipes(recipes_place, draft.draft_of(recipes_place, "recipes"))
                 files.enter_context(recipes)
-            staged = files.enter_context(StagedIndex(index, draft.draft_of(index, "index")))
+            staged = files.enter_context(
+                StagedIndex(index, draft.draft_of(index, "index"), self.staging.copy_of(index_file))
+            )
             outcome = ShardOutcome(staged, recipes, groups=plan.grouped)
             if segments:
                 chunks = self._joined(rows, segments, plan, shard)

@@ -17,8 +17,8 @@ _BUFFER = 1 << 18  # bytes of pages
 class StagedIndex(StagedFile):
     """Writes the index of a shard into staging."""
 
-    def __init__(self, place: Location, draft: Location) -> None:
-        super().__init__(place, draft)
+    def __init__(self, place: Location, draft: Location, copy: Location | None = None) -> None:
+        super().__init__(place, draft, copy)
         self._empty: pa.Table | None = None
         self._hashing: HashingWriter | None = None
         self._writer: Any = None
