@@ -62,6 +62,11 @@ _TOOLS = {
         "export_transform_main",
         "export a dataset's preprocessing as a SavedModel",
     ),
+    "export-index": (
+        "recordmill.pipelines.commands.export_index_command",
+        "export_index_main",
+        "export the index of a dataset for DALI",
+    ),
     "status": (
         "recordmill.pipelines.commands.flink_commands",
         "status_main",

@@ -16,6 +16,7 @@ import hashlib
 import http.server
 import io
 import itertools
+import pathlib
 import re
 import socket
 import struct
@@ -130,6 +131,13 @@ class S3Store:
                 bisect.insort(self._names, name)
             self._objects[name] = made
         return made.etag
+
+    def put_folder(self, folder: pathlib.Path, key: str) -> str:
+        """Write the files below a folder, and return the URI of the key."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self.put(f"bucket/{key}/{path.relative_to(folder)}", path.read_bytes())
+        return self.uri(key)
 
     def delete(self, name: str) -> None:
         """Delete the object BUCKET/KEY, if there is one."""

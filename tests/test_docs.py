@@ -21,6 +21,7 @@ from recordmill.pipelines.commands import (
     dataset_commands,
     diff_command,
     export_command,
+    export_index_command,
     flink_commands,
     report_command,
 )
@@ -47,6 +48,7 @@ CONFIGS = {
     "diff": diff_command.DiffConfig,
     "report": report_command.ReportPageConfig,
     "export-transform": export_command.ExportConfig,
+    "export-index": export_index_command.ExportIndexConfig,
     "status": flink_commands.StatusConfig,
     "cancel": flink_commands.CancelConfig,
     "worker-pool": flink_commands.PoolConfig,

@@ -15,9 +15,10 @@ from recordmill.format.file_info import file_info
 from recordmill.format.manifest import MANIFEST, Manifest, ManifestError, load
 from recordmill.format.typed_json import Count, damage_of, read_as
 from recordmill.options.declaration import Group, GroupValues, option, options_of
+from recordmill.pipelines.commands.new_folder import check_new_folder, new_folder
 from recordmill.pipelines.earlier.learned_from import check_learned
 from recordmill.pipelines.options.arguments.command_line import parse_command
-from recordmill.storage.files import Location, shown, sync_folders
+from recordmill.storage.files import Location, shown
 from recordmill.transforms.encoders.artifacts import parse_frequencies
 from recordmill.transforms.encoders.table_learning import vocabulary_file
 from recordmill.transforms.encoders.table_numbers import (
@@ -57,11 +58,7 @@ def export_transform_main(argv: Sequence[str]) -> int:
       recordmill export-transform --dataset out --output model
     """
     config = parse_command(ExportConfig, argv, export_transform_main)
-    output = Location.parse(config.output)
-    if not output.is_local:
-        raise ConfigError(f"--output {config.output}: expected a local folder")
-    if output.exists():
-        raise ConfigError(f"--output {config.output}: exists already; name a new folder")
+    check_new_folder(config.output)
     dataset = Location.parse(config.dataset)
     try:
         manifest = load(dataset)
@@ -79,36 +76,26 @@ def export_transform_main(argv: Sequence[str]) -> int:
             " a SavedModel of it"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about missing GPUs
-    output.parent.make_dirs()
-    # Beside its place, so that it gets its name at once, when it is complete.
-    with tempfile.TemporaryDirectory(
-        prefix=f".{output.name}-", dir=output.parent.local_path
-    ) as name:
-        folder = pathlib.Path(name)
+    with new_folder(config.output) as model, tempfile.TemporaryDirectory() as scratch:
         try:
-            what = export(dataset, manifest, folder)
+            what = export(dataset, manifest, pathlib.Path(scratch), model)
         except ImportError as error:
             raise ConfigError(
                 f"a SavedModel needs TensorFlow, which is not installed: {install_extra('train')}"
             ) from error
-        model = Location.parse(str(folder / "model"))
-        files = [Location.parse(str(path)) for path in folder.rglob("*") if path.is_file()]
-        for file in files:
-            file.sync_file()
-        sync_folders(files, top=model.parent)
-        model.rename_to(output)
-        output.parent.sync_folder()
-    print(f"a SavedModel of {what} written to {shown(output)}")
+    print(f"a SavedModel of {what} written to {config.output}")
     return 0
 
 
-def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
+def _export_text(
+    dataset: Location, manifest: Manifest, scratch: pathlib.Path, model: pathlib.Path
+) -> str:
     options = text_options(manifest)
     from recordmill.transforms.serving import models, texts
 
     vocabulary = idf = None
     if TOKENS_FILE in manifest.files:
-        vocabulary = folder / "tokens.txt"
+        vocabulary = scratch / "tokens.txt"
         vocabulary.write_bytes(_read(dataset, manifest, TOKENS_FILE))
     if IDF_FILE in manifest.files:
         idf = parse_frequencies(_read(dataset, manifest, IDF_FILE))
@@ -117,7 +104,7 @@ def _export_text(dataset: Location, manifest: Manifest, folder: pathlib.Path) ->
     transform = texts.TextTransform(
         options, vocabulary=vocabulary, idf=idf, rename=manifest.options.get("rename", {})
     )
-    models.save(transform, folder / "model")
+    models.save(transform, model)
     return ", ".join(sorted(options.output_features))
 
 
@@ -144,7 +131,9 @@ class _TableOptions:
     window: Count | None = None
 
 
-def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -> str:
+def _export_table(
+    dataset: Location, manifest: Manifest, scratch: pathlib.Path, model: pathlib.Path
+) -> str:
     with damage_of(f"{MANIFEST}, options"):
         read_as(_TableOptions, manifest.options, open_ended=True)
         given = {one: manifest.options.get(one) for one in options_of(TableOptions)}
@@ -172,7 +161,7 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
     for column in recipes:
         name = vocabulary_file(column)
         if name in manifest.files:
-            vocabularies[column] = folder / f"{len(vocabularies)}.txt"
+            vocabularies[column] = scratch / f"{len(vocabularies)}.txt"
             vocabularies[column].write_bytes(_read(dataset, manifest, name))
     transform = tables.TableTransform(
         recipes,
@@ -181,7 +170,7 @@ def _export_table(dataset: Location, manifest: Manifest, folder: pathlib.Path) -
         rename=manifest.options.get("rename", {}),
         window=manifest.options.get("window"),
     )
-    models.save(transform, folder / "model")
+    models.save(transform, model)
     return ", ".join(sorted(recipes))
 
 

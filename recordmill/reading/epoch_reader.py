@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -73,15 +74,25 @@ class SourceReader:
         self._streams: dict[int, Iterator[tuple[int, bytes]]] = {}  # by shard
 
     def read(self, places: Iterable[SequencePlaces]) -> Iterator[tuple[int, bytes]]:
-        """Yield the record number and the payload at each of the ascending places."""
-        is_seekable = self._sequence.layout.seekable
-        for (epoch, window), ranks in by_window(self._sequence, places):
-            numbers = self._sequence.epoch_order(epoch).record_numbers(ranks)
-            if is_seekable:
-                payloads = self._records.payloads_at(numbers)
-            else:
-                payloads = self._streamed(epoch, window, numbers)
-            yield from zip(numbers.tolist(), payloads, strict=True)
+        """Return an iterator over (record number, payload) at each of the ascending places."""
+        windows = by_window(self._sequence, places)
+        if self._sequence.layout.seekable:
+            read = self._records.payload_batches(self._numbers(*one) for one in windows)
+        else:
+            read = self._streamed_batches(windows)
+        # No variable holds a window while the next one is read.
+        return itertools.chain.from_iterable(itertools.starmap(_pairs, read))
+
+    def _numbers(self, window: tuple[int, int], positions: Numbers) -> Numbers:
+        """Return the record numbers at positions of a window, given as (epoch, window)."""
+        return self._sequence.epoch_order(window[0]).record_numbers(positions)
+
+    def _streamed_batches(
+        self, windows: Iterable[tuple[tuple[int, int], Numbers]]
+    ) -> Iterator[tuple[Numbers, list[bytes]]]:
+        for window, positions in windows:
+            numbers = self._numbers(window, positions)
+            yield numbers, self._streamed(*window, numbers)
 
     def _streamed(self, epoch: int, window: int, numbers: Numbers) -> list[bytes]:
         """Return payloads of a window, all of which is read from the streams of its shards."""
@@ -108,6 +119,10 @@ class SourceReader:
         if number + 1 == self._sequence.layout.starts[shard + 1]:
             next(stream, None)  # checks that the file ends here
         return payload
+
+
+def _pairs(numbers: Numbers, payloads: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    return zip(numbers.tolist(), payloads, strict=True)
 
 
 def chunks(positions: Iterable[range]) -> Iterator[Numbers]:

@@ -7,8 +7,8 @@ import dataclasses
 import itertools
 import operator
 import os
-from collections.abc import Collection, Iterator, Sequence
-from typing import NoReturn, SupportsIndex, overload
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, NoReturn, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,11 @@ from recordmill.format.manifest import MANIFEST, Manifest, Shard, load
 from recordmill.format.replaced_datasets import DatasetVersion
 from recordmill.format.shard_index import REQUIRED, IndexDamagedError, column_names, read_index
 from recordmill.format.split_names import in_order
-from recordmill.reading.epoch_order import OrderLayout, order_layout
+from recordmill.reading.epoch_order import Numbers, OrderLayout, order_layout
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files
-from recordmill.storage.files import Location, shown
+from recordmill.storage.files import Location, results_of_each, shown
+from recordmill.storage.range_reads import FileRange, StoredFile, StoredRanges
+from recordmill.storage.s3_objects import without_threads
 from recordmill.tfrecord.decode import ExampleError
 from recordmill.tfrecord.framing import FrameError, inflated_limit, payload_of, read_frames
 from recordmill.tfrecord.typed_records import RecordDecoder, TypedRecord
@@ -66,6 +68,23 @@ class _Shard:
     split: str
     info: Shard
     index: str
+
+
+class _RowsOfRead(NamedTuple):
+    """Rows of an uncompressed shard that one read covers.
+
+    numbers: int64[n], the batch of record numbers that the rows belong to. is_last: whether it is
+      the last read of the batch.
+    places: places of the rows in the batch. starts, ends: of their frames in the file.
+    """
+
+    numbers: Numbers
+    is_last: bool
+    shard: int
+    rows: list[int]
+    places: list[int]
+    starts: list[int]
+    ends: list[int]
 
 
 def read(
@@ -150,14 +169,19 @@ class Records(Sequence[TypedRecord]):
         max_record_bytes: int | None = None,
     ) -> None:
         self._location = _location(dataset)
-        self._version = DatasetVersion.of(self._location)
+        with without_threads():  # a DataLoader forks its workers after this
+            self._version = DatasetVersion.of(self._location)
+            self.manifest = load(self._location)
         self._max_record_bytes = max_record_bytes
         self.split = split
         self._features = features
-        self.manifest = load(self._location)
         self._shards = _shards(self.manifest, split)
         self._ends = [*itertools.accumulate(one.info.records for one in self._shards)]
-        self._files = [self._location / one.info.file for one in self._shards]
+        self._files = [
+            StoredFile(self._location / one.info.file, one.info.bytes, one.info.sha256)
+            for one in self._shards
+        ]
+        self._ranges = StoredRanges()
         self._decode = RecordDecoder(self.manifest.features, only=features)
         self._offsets: dict[int, npt.NDArray[np.int64]] = {}
 
@@ -186,8 +210,8 @@ class Records(Sequence[TypedRecord]):
 
     def between(self, first: int, stop: int) -> Iterator[TypedRecord]:
         """Yield the records first..stop-1 in order; numbers out of range are left out."""
-        for shard, rows in self._row_ranges(first, stop):
-            for row, payload in zip(rows, self._read_rows(shard, rows), strict=True):
+        for shard, rows, payloads in self._read_ranges(first, stop):
+            for row, payload in zip(rows, payloads, strict=True):
                 yield self._decoded(payload, shard, row)
 
     def blocks(self, part: range, *, size: int) -> list[range]:
@@ -218,8 +242,8 @@ class Records(Sequence[TypedRecord]):
 
     def payloads(self, first: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Yield the records first..stop-1 as they are stored, in order; by default to the last."""
-        for shard, rows in self._row_ranges(first, len(self) if stop is None else stop):
-            yield from self._read_rows(shard, rows)
+        for _, _, payloads in self._read_ranges(first, len(self) if stop is None else stop):
+            yield from payloads
 
     def records_at(self, numbers: Sequence[int]) -> Iterator[TypedRecord]:
         """Yield records by their numbers, ascending; records near each other are read in one pass.
@@ -234,41 +258,84 @@ class Records(Sequence[TypedRecord]):
                 ranges.append([number])
         last = -1
         for wanted in ranges:
-            for shard, rows in self._row_ranges(wanted[0], wanted[-1] + 1):
+            for shard, rows, payloads in self._read_ranges(wanted[0], wanted[-1] + 1):
                 if shard != last:
                     self._offsets.pop(last, None)
                     last = shard
                 begin = self._start(shard)
                 chosen = {number - begin for number in wanted}
-                for row, payload in zip(rows, self._read_rows(shard, rows), strict=True):
+                for row, payload in zip(rows, payloads, strict=True):
                     if row in chosen:
                         yield self._decoded(payload, shard, row)
 
-    def payloads_at(self, numbers: npt.NDArray[np.int64]) -> list[bytes]:
+    def payloads_at(self, numbers: Numbers) -> list[bytes]:
         """Return records as they are stored, by their numbers, in any order.
 
-        They are read by the index; one read covers those near each other.
+        They are read by the index; one read covers those near each other. In a store, reads take
+        place side by side.
 
         Raises:
           ConfigError: the shards are compressed.
           IndexError: a number is out of range.
         """
+        return next((found for _, found in self.payload_batches([numbers])), [])
+
+    def payload_batches(self, batches: Iterable[Numbers]) -> Iterator[tuple[Numbers, list[bytes]]]:
+        """Yield each array of record numbers that is not empty, with the records as `payloads_at`.
+
+        In a store, those of later arrays are read before they are needed.
+        """
         if self.manifest.compression != "none":
             raise ConfigError(NO_RANDOM_ACCESS)
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
-            wrong = numbers[(numbers < 0) | (numbers >= len(self))][0]
-            raise IndexError(f"expected records from 0 to {len(self) - 1}, got {wrong}")
-        found = [b""] * len(numbers)
-        order = np.argsort(numbers, kind="stable")
-        shards = np.searchsorted(self._ends, numbers[order], side="right")
-        for shard in np.unique(shards).tolist():
-            places = order[shards == shard]
-            rows = numbers[places] - self._start(shard)
-            payloads = self._indexed_rows(shard, rows)
-            for place, payload in zip(places.tolist(), payloads, strict=True):
-                found[place] = payload
-        self._version.check()
-        return found
+        found: list[bytes] = []
+        for read, content in self._ranges.read_all(self._planned(batches)):
+            found = found or [b""] * len(read.numbers)
+            first = read.starts[0]
+            for row, place, start, end in zip(*read[3:], strict=True):
+                frame = content[start - first : end - first]
+                found[place] = self._payload_of(frame, (start, end), read.shard, row)
+            if read.is_last:
+                self._version.check()
+                yield read.numbers, found
+                found = []
+
+    def _planned(self, batches: Iterable[Numbers]) -> Iterator[tuple[_RowsOfRead, FileRange]]:
+        """Yield the reads of each batch of record numbers, with their ranges."""
+        for numbers in batches:
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
+                wrong = numbers[(numbers < 0) | (numbers >= len(self))][0]
+                raise IndexError(f"expected records from 0 to {len(self) - 1}, got {wrong}")
+            order = np.argsort(numbers, kind="stable")
+            shards = np.searchsorted(self._ends, numbers[order], side="right")
+            wanted = np.unique(shards).tolist()
+            self._load_offsets(wanted)
+            reads = [
+                read
+                for shard in wanted
+                for read in self._reads_of(shard, numbers, order[shards == shard])
+            ]
+            for number, read in enumerate(reads, start=1):
+                wanted_range = FileRange(self._files[read.shard], read.starts[0], read.ends[-1])
+                yield read._replace(is_last=number == len(reads)), wanted_range
+
+    def _reads_of(self, shard: int, numbers: Numbers, places: Numbers) -> Iterator[_RowsOfRead]:
+        """Yield the reads of the records at ascending places of a batch, all of one shard."""
+        rows = numbers[places] - self._start(shard)
+        offsets = self._offsets_of(shard)
+        columns = (rows, places, offsets[rows], offsets[rows + 1])
+        several = [column.tolist() for column in columns]
+        starts, ends = several[2:]
+        at = 0
+        while at < len(starts):
+            stop = at + 1
+            while (
+                stop < len(starts)
+                and starts[stop] - ends[stop - 1] <= _NEAR_BYTES
+                and ends[stop] - starts[at] <= _READ_BYTES
+            ):
+                stop += 1
+            yield _RowsOfRead(numbers, False, shard, *(column[at:stop] for column in several))
+            at = stop
 
     def shard_of(self, number: int) -> int:
         """Return the number of a record's shard among all shards that are read."""
@@ -278,7 +345,8 @@ class Records(Sequence[TypedRecord]):
         """Yield (number, payload) of a record and of all after it in its shard."""
         shard, row = self._find(number)
         rows = range(row, self._shards[shard].info.records)
-        yield from enumerate(self._read_rows(shard, rows), start=number)
+        for stream in self._open_rows([(shard, rows)]):
+            yield from enumerate(self._read_rows(shard, rows, stream), start=number)
 
     def decode(self, payload: bytes, number: SupportsIndex) -> TypedRecord:
         """Decode the payload of record `number`; errors name that record."""
@@ -338,39 +406,35 @@ class Records(Sequence[TypedRecord]):
 
     def _payload(self, shard: int, row: int) -> bytes:
         if self.manifest.compression != "none":
-            return next(self._read_rows(shard, range(row, row + 1)))
+            rows = range(row, row + 1)
+            return next(self._read_rows(shard, rows, next(self._open_rows([(shard, rows)]))))
         offsets = self._offsets_of(shard)
         start, end = int(offsets[row]), int(offsets[row + 1])
-        return self._unframed(self._files[shard].read_range(start, end - start), shard, row)
+        frame = self._ranges.read(FileRange(self._files[shard], start, end))
+        return self._payload_of(frame, (start, end), shard, row)
 
-    def _unframed(self, data: bytes, shard: int, row: int) -> bytes:
-        """Return the payload of a frame."""
+    def _payload_of(self, frame: bytes, place: tuple[int, int], shard: int, row: int) -> bytes:
+        """Return the payload of a frame. place: its start and end in the file."""
+        try:
+            return payload_of(frame)
+        except FrameError as error:
+            damage = error
+        if not self._location.is_local:  # stores have no checksums of ranges
+            frame = self._ranges.read(FileRange(self._files[shard], *place))
         file = self._shards[shard].info.file
-        if not data:
+        if not frame:
             self._raise_damaged(file, row, "it is missing")
         try:
-            return payload_of(data)
-        except FrameError as error:
-            self._raise_damaged(file, row, error.what, error)
+            return payload_of(frame)
+        except FrameError:
+            self._raise_damaged(file, row, damage.what, damage)
 
-    def _indexed_rows(self, shard: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
-        """Yield the payloads of ascending rows of an uncompressed shard."""
-        offsets = self._offsets_of(shard)
-        starts, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
-        at = 0
-        while at < len(starts):
-            first, stop = starts[at], at + 1
-            while (
-                stop < len(starts)
-                and starts[stop] - ends[stop - 1] <= _NEAR_BYTES
-                and ends[stop] - first <= _READ_BYTES
-            ):
-                stop += 1
-            data = self._files[shard].read_range(first, ends[stop - 1] - first)
-            for place in range(at, stop):
-                frame = data[starts[place] - first : ends[place] - first]
-                yield self._unframed(frame, shard, int(rows[place]))
-            at = stop
+    def _read_ranges(self, first: int, stop: int) -> Iterator[tuple[int, range, Iterator[bytes]]]:
+        """Yield (shard, rows, payloads) for the records first..stop-1, shard by shard."""
+        found = [*self._row_ranges(first, stop)]
+        for (shard, rows), stream in zip(found, self._open_rows(found), strict=True):
+            yield shard, rows, self._read_rows(shard, rows, stream)
+            self._version.check()  # the file may have been another of the same name
 
     def _row_ranges(self, first: int, stop: int) -> Iterator[tuple[int, range]]:
         """Yield the shards of the records first..stop-1, and the rows of these in the shard."""
@@ -378,18 +442,44 @@ class Records(Sequence[TypedRecord]):
             rows = range(max(first, start) - start, min(stop, end) - start)
             if rows or first <= start == end <= stop:  # an empty shard is read, to check it
                 yield shard, rows
-                self._version.check()  # the file may have been another of the same name
 
-    def _read_rows(self, shard: int, rows: range) -> Iterator[bytes]:
-        """Yield rows of a shard, read from the offset of the first; in gzip from the file's start.
+    def _open_rows(self, ranges: Iterable[tuple[int, range]]) -> Iterator[BinaryIO]:
+        """Yield a stream for each (shard, rows), which `_read_rows` reads and closes."""
+        if not self._location.is_local:
+            yield from self._ranges.open_all(itertools.starmap(self._part_of, ranges))
+            return
+        for shard, rows in ranges:
+            stream = self._files[shard].place.open_input()
+            if start := self._first_byte(shard, rows):
+                stream.seek(start)
+            yield stream
 
-        If the rows include the shard's last one, nothing may follow it in the file.
+    def _first_byte(self, shard: int, rows: range) -> int:
+        """Return the byte at which rows are read: in gzip that of the first row of the shard."""
+        if self.manifest.compression != "none" or not rows.start:
+            return 0
+        return int(self._offsets_of(shard)[rows.start])
+
+    def _part_of(self, shard: int, rows: range) -> FileRange:
+        """Return the part of a shard with some rows, and a byte after the last one."""
+        info = self._shards[shard].info
+        start, end = self._first_byte(shard, rows), info.bytes
+        if self.manifest.compression == "none" and rows.stop < info.records:
+            end = int(self._offsets_of(shard)[rows.stop])
+        return FileRange(self._files[shard], start, end + 1)
+
+    def _read_rows(
+        self, shard: int, rows: range, stream: BinaryIO, *, is_again: bool = False
+    ) -> Iterator[bytes]:
+        """Yield rows of a shard from a stream of it, which is closed.
+
+        If the rows include the shard's last one, nothing may follow it in the file. Damaged ones
+        are read again from a store, which has no checksums of ranges. is_again: whether this is
+        the second time.
         """
         info = self._shards[shard].info
         start = rows.start if self.manifest.compression == "none" else 0
-        with self._files[shard].open_input() as stream:
-            if start:
-                stream.seek(int(self._offsets_of(shard)[start]))
+        with stream:
             frames = read_frames(
                 stream,
                 compression=self.manifest.compression,
@@ -397,7 +487,7 @@ class Records(Sequence[TypedRecord]):
                 limited_by="max_record_bytes",
                 expected=info.bytes * (rows.stop - start) // max(info.records, 1),
             )
-            number = start
+            number, damage, has_more = start, None, False
             try:
                 for frame in itertools.islice(frames, rows.stop - start):
                     if number >= rows.start:
@@ -405,7 +495,14 @@ class Records(Sequence[TypedRecord]):
                     number += 1
                 has_more = rows.stop == info.records == number and next(frames, None) is not None
             except FrameError as error:
-                self._raise_damaged(info.file, start + error.record, error.what, error)
+                damage = error
+        if damage is not None:
+            if self._location.is_local or is_again:
+                self._raise_damaged(info.file, start + damage.record, damage.what, damage)
+            rest = range(max(number, rows.start), rows.stop)
+            for again in self._open_rows([(shard, rest)]):
+                yield from self._read_rows(shard, rest, again, is_again=True)
+            return
         if number < rows.stop:
             missing = max(number, rows.start)
             what = f"it is missing; the manifest says {info.records} records"
@@ -413,6 +510,12 @@ class Records(Sequence[TypedRecord]):
         if has_more:
             what = f"the file has more than the {info.records} records of the manifest"
             self._raise_damaged(info.file, number, what)
+
+    def _load_offsets(self, shards: Sequence[int]) -> None:
+        """Load the offsets of several shards, in a store side by side."""
+        missing = [shard for shard in shards if shard not in self._offsets]
+        for _ in results_of_each(self._offsets_of, missing, at=self._location):
+            pass
 
     def _offsets_of(self, shard: int) -> npt.NDArray[np.int64]:
         """Return the offsets of a shard's frames, and the end of the last: int64[records + 1]."""

@@ -488,11 +488,12 @@ os.register_at_fork(after_in_child=_forget_lock)
 def arrow_store(root: str, query: str) -> ArrowFiles:
     """Return the pyarrow filesystem of a URI. Raises OSError or pa.ArrowException."""
     with _opening:
-        return _open_store(root, query)
+        # The child of a fork must not use the connections of its parent.
+        return _open_store(root, query, os.getpid())
 
 
 @functools.lru_cache(maxsize=64)
-def _open_store(root: str, query: str) -> ArrowFiles:
+def _open_store(root: str, query: str, process: int) -> ArrowFiles:
     if root.startswith("s3:") and "allow_delayed_open=" not in query:
         # A small object is then uploaded in one request, not in the three of a multipart upload.
         query = f"{query}&allow_delayed_open=true".lstrip("&")

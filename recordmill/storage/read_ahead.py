@@ -67,11 +67,15 @@ class _Reads:
         self.threads: ThreadPoolExecutor | None = None
 
     def begin(
-        self, size: int, read: Callable[..., bytes], *arguments: object
+        self, size: int, read: Callable[..., bytes], *arguments: object, most: int | None = None
     ) -> Future[bytes] | None:
-        """Begin to read `size` bytes; return None if the budget does not allow it now."""
+        """Begin to read `size` bytes; return None if the budget does not allow it now.
+
+        most: ranges that may wait, be read, or not be released; `REQUESTS` by default. Not more
+          than `REQUESTS` of them are read at the same time.
+        """
         with self._lock:
-            if self.requests >= REQUESTS or self.bytes + size > BYTES:
+            if self.requests >= (most or REQUESTS) or self.bytes + size > BYTES:
                 return None
             if self.threads is None:
                 self.threads = ThreadPoolExecutor(REQUESTS, thread_name_prefix="read-ahead")
@@ -90,6 +94,7 @@ class _Reads:
 
 
 _reads = _Reads()
+begin_read, release_read = _reads.begin, _reads.release
 
 
 class _Piece(NamedTuple):

@@ -8,6 +8,7 @@ does not support an option of the URI or the name of the object.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import functools
@@ -16,6 +17,7 @@ import os
 import re
 import threading
 import urllib.parse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from recordmill.storage.read_ahead import SequentialReads
@@ -216,7 +218,7 @@ class S3Files(ArrowFiles):
 
     def _open_client(self) -> S3Store | None:
         """Return the client, opened by the first call; None if pyarrow has to read."""
-        if _forked:
+        if _forked or _avoided.is_set:
             return None
         if not self._is_opened:
             with self._lock:
@@ -272,6 +274,23 @@ class S3Files(ArrowFiles):
 # The threads of obstore end with a fork: a child would wait for them for ever.
 _forked = False
 _has_started = False
+
+
+class _Avoided(threading.local):
+    is_set = False
+
+
+_avoided = _Avoided()
+
+
+@contextlib.contextmanager
+def without_threads() -> Iterator[None]:
+    """Let pyarrow read in this thread, inside the block, so that a fork can still use obstore."""
+    before, _avoided.is_set = _avoided.is_set, True
+    try:
+        yield
+    finally:
+        _avoided.is_set = before
 
 
 def _note_start() -> None:

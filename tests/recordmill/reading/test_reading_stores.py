@@ -1,0 +1,174 @@
+"""Datasets in stores: records in the order of local files, whatever requests fail."""
+
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import recordmill
+from recordmill.errors import StorageError
+from recordmill.format.replaced_datasets import DatasetReplacedError
+from recordmill.reading import reader
+from recordmill.reading.epoch_reader import SourceReader
+from recordmill.reading.reader import DatasetDamagedError, Records
+from recordmill.reading.sequence import EpochSequence
+from recordmill.storage import range_reads, read_ahead, s3_objects, storage_errors
+from recordmill.storage.storage_errors import MissingError
+from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
+from tests.s3_store import LASTING, S3Store
+
+COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "gzip"])
+SHARD = "bucket/none/train.tfrecord-00003-of-00005"
+PARTS = ["read", "window"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    """`none` and `gzip`."""
+    made = tmp_path_factory.mktemp("numbered")
+    for compression in ("none", "gzip"):
+        numbered_dataset(made / compression, compression=compression)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def small_reads(monkeypatch) -> None:
+    """Windows of six blocks, pieces of seven records, and no pauses before retries."""
+    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
+    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    monkeypatch.setattr(range_reads, "_PIECE", 1000)
+    monkeypatch.setattr(reader, "_NEAR_BYTES", 0)
+    monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0, 0))
+    monkeypatch.setattr(storage_errors, "OUTAGE_PAUSES", ())
+
+
+def is_free() -> bool:
+    """Return whether no range is held, once the last answers have come."""
+    reads = read_ahead._reads
+    if reads.threads is not None:
+        reads.threads.shutdown()
+        reads.threads = None
+    return (reads.requests, reads.bytes) == (0, 0)
+
+
+def payloads_of_epoch(records: Records) -> Iterator[tuple[int, bytes]]:
+    """The numbers and payloads of an epoch in windowed order."""
+    sequence = EpochSequence.of(records, order="windowed", seed=SEED)
+    places = [sequence.locate(1, np.arange(len(records)))]
+    return SourceReader(records, sequence).read(places)
+
+
+def epoch(records: Records) -> list[int]:
+    """The numbers of an epoch in windowed order."""
+    found = payloads_of_epoch(records)
+    return [number_of(records.decode(payload, number)) for number, payload in found]
+
+
+def numbers(place: str, part: str) -> list[int]:
+    if part == "window":
+        return epoch(recordmill.open(place, "train"))
+    return [number_of(record) for record in recordmill.read(place, "train")]
+
+
+@COMPRESSIONS
+def test_records_are_those_of_local_files(store: S3Store, folder, compression) -> None:
+    uri = store.put_folder(folder / compression, "out")
+    there, here = recordmill.open(uri), recordmill.open(folder / compression)
+    assert [*map(number_of, there)] == [*map(number_of, here)]
+    assert [*there.payloads(55, 70)] == [*here.payloads(55, 70)]
+    assert [*map(number_of, there[150:])] == [*map(number_of, here[150:])]
+    assert there.payload(RECORDS - 1) == here.payload(RECORDS - 1)
+    assert epoch(there) == epoch(here)
+    assert is_free()
+
+
+def test_single_records_are_read_side_by_side(store: S3Store, folder) -> None:
+    there = recordmill.open(store.put_folder(folder / "none", "out"), "train")
+    wanted = np.random.default_rng(1).permutation(RECORDS)[:150]
+    here = recordmill.open(folder / "none", "train")
+    assert there.payloads_at(wanted) == here.payloads_at(wanted)
+    assert there.payloads_at(wanted[:0]) == []
+    with pytest.raises(IndexError, match="from 0 to 210"):
+        there.payloads_at(np.array([211]))
+    assert is_free()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_ranges_are_read_before_they_are_needed(store: S3Store, folder, part) -> None:
+    records = recordmill.open(store.put_folder(folder / "none", "out"), "train")
+    found = payloads_of_epoch(records) if part == "window" else records.payloads()
+    next(found)
+    assert read_ahead._reads.requests > 6
+    del found
+    assert is_free()
+
+
+def test_a_small_budget_changes_nothing(store: S3Store, folder, monkeypatch) -> None:
+    monkeypatch.setattr(read_ahead, "BYTES", 1500)
+    uri = store.put_folder(folder / "none", "out")
+    for part in PARTS:
+        assert numbers(uri, part) == numbers(str(folder / "none"), part)
+    assert is_free()
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("part", PARTS)
+def test_lost_requests_lose_no_records(store: S3Store, folder, compression, part) -> None:
+    uri = store.put_folder(folder / compression, "out")
+    store.lost_every = 13
+    assert numbers(uri, part) == numbers(str(folder / compression), part)
+    assert is_free()
+
+
+@pytest.mark.parametrize("kind", ["failing", "error", "cut", "short", "unsized", "flipped"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_fault_that_passes_changes_nothing(store: S3Store, folder, part, kind) -> None:
+    uri = store.put_folder(folder / "none", "none")
+    store.faults[SHARD] = (kind, 1)
+    assert numbers(uri, part) == numbers(str(folder / "none"), part)
+    assert is_free()
+
+
+@pytest.mark.parametrize("kind", LASTING)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_fault_that_stays_is_one_sentence(
+    store: S3Store, folder, part, kind, monkeypatch
+) -> None:
+    if kind == "stalled":
+        monkeypatch.setattr(s3_objects, "STALL_SECONDS", 0.2)
+        monkeypatch.setattr(storage_errors, "PAUSES", (0,))
+    uri = store.put_folder(folder / "none", "none")
+    store.faults[SHARD] = (kind, 1000)
+    with pytest.raises(StorageError) as caught:
+        numbers(uri, part)
+    assert str(caught.value).startswith(f"cannot read s3://{SHARD}?")
+    assert f": {LASTING[kind]}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert is_free()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_damage_is_an_error_after_the_records_before_it(store: S3Store, folder, part) -> None:
+    uri = store.put_folder(folder / "none", "none")
+    content = store.get(SHARD).content
+    store.put(SHARD, content[:-100])
+    with pytest.raises(DatasetDamagedError, match="00003-of-00005, record 88: "):
+        numbers(uri, part)
+    store.delete(SHARD)
+    with pytest.raises(MissingError, match=f"cannot read s3://{SHARD}"):
+        numbers(uri, part)
+    found = []
+    store.put(SHARD, content + b"x")
+    with pytest.raises(DatasetDamagedError, match="record 89"):
+        found.extend(number_of(record) for record in recordmill.read(uri, "train"))
+    assert found == [*range(150)]
+    assert is_free()
+
+
+def test_a_replaced_dataset_is_reported(store: S3Store, folder) -> None:
+    records = recordmill.open(store.put_folder(folder / "none", "none"), "train")
+    store.put("bucket/none/dataset.json", b"{}")
+    with pytest.raises(DatasetReplacedError):
+        epoch(records)
+    assert is_free()
