@@ -56,8 +56,9 @@ def load(
     dictionary of all features. If records may have several labels, y is float32[classes] with a 1
     for each of them; with padding="ragged" and without one_hot their numbers, int64[labels].
 
-    dataset: the folder of a dataset; or {folder: weight} for several datasets with equal features
-      and classes, which are sampled by these weights in an endless dataset.
+    dataset: the folder of a dataset, a path or a URI such as `s3://bucket/out`; or {folder: weight}
+      for several datasets with equal features and classes, which are sampled by these weights in an
+      endless dataset.
     batch_size: records per batch; the last batch of an epoch may have fewer. None: single records.
     shuffle: another order in every epoch, which is a function of the dataset, the seed and the
       epoch, and does not depend on hosts, batch size or framework. Without it records have the

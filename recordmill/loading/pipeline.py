@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from recordmill.errors import ConfigError
 from recordmill.loading import graph_order, images, parse, stream
 from recordmill.loading.cache_files import lock_cache
 from recordmill.loading.element_shapes import (
@@ -27,6 +26,7 @@ from recordmill.loading.parse import Tensors
 from recordmill.loading.selection import channels_of
 from recordmill.loading.sources import LoadedDataset, mixed_class_weights
 from recordmill.loading.steps import EpochSteps
+from recordmill.loading.store_stream import StoreStream
 from recordmill.reading import epoch_order
 
 _PARALLEL = min(len(os.sched_getaffinity(0)), 16)  # more parallel batches would take more memory
@@ -64,19 +64,17 @@ class Pipeline:
         )
         self._hosts, self._host = options.shard or (1, 0)
         self._seed_key = first.layout.seed_key(options.seed)
-        check_readable([source.place for source in sources])
         self._steps = EpochSteps(options, sources, is_mix=is_mix)
         self._steps.check_endless()
-        self._streams = [
-            stream.EpochStream(
-                source,
-                order="stored" if options.cache else source.order,
-                seed=options.seed,
-                shard=(self._hosts, self._host),
-            )
-            for source in sources
-        ]
+        self._streams = [self._stream(source) for source in sources]
         self._cached: list[Any] = []
+
+    def _stream(self, source: LoadedDataset) -> stream.EpochStream | StoreStream:
+        order = "stored" if self._options.cache else source.order
+        seed, shard = self._options.seed, (self._hosts, self._host)
+        if source.records is not None:
+            return StoreStream(source.records, order=order, seed=seed, shard=shard)
+        return stream.EpochStream(source, order=order, seed=seed, shard=shard)
 
     def dataset(self) -> Any:
         """Return the dataset."""
@@ -165,7 +163,7 @@ class Pipeline:
         records = records.concatenate(padding.map(self._decode) if options.cache else padding)
         return records.take(-(-left // self._hosts))
 
-    def _cache(self, source: LoadedDataset, read: stream.EpochStream) -> Any:
+    def _cache(self, source: LoadedDataset, read: stream.EpochStream | StoreStream) -> Any:
         """Return a cached dataset of the features of records, in the order of the files."""
         nothing = tf.constant(0, tf.int64)
         decoded = read.epoch(nothing, nothing).map(self._decode, num_parallel_calls=_PARALLEL)
@@ -335,22 +333,6 @@ class Pipeline:
     def _padded_shape(self, spec: Any) -> list[int | None]:
         shape = [*spec.shape]
         return [self._options.pad_to, *shape[1:]] if varies(spec.shape) else shape
-
-
-def check_readable(places: Iterable[str]) -> None:
-    """Check that TensorFlow can read from places, given as paths or URIs.
-
-    Raises:
-      ConfigError: it does not know the scheme of a URI.
-    """
-    known = {tf.compat.as_str(scheme) for scheme in tf.io.gfile.get_registered_schemes()}
-    for place in places:
-        scheme, found, _ = place.partition("://")
-        if found and scheme not in known:
-            raise ConfigError(
-                f"TensorFlow cannot read {scheme}://: copy the dataset, import a package that adds"
-                " it (tensorflow-io), or read with recordmill.read"
-            )
 
 
 def _dataset_options() -> Any:

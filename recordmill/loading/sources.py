@@ -15,13 +15,16 @@ from recordmill.loading.selection import Selection, select
 from recordmill.loading.shard_files import check_files, check_sizes, shards_of
 from recordmill.option_names import option_name
 from recordmill.reading.epoch_order import OrderLayout, OrderName, order_layout, order_name
-from recordmill.reading.reader import Folder
+from recordmill.reading.reader import Folder, Records
 from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedDataset:
-    """An opened dataset, the shards of the split, and the dataset's weight in the mix."""
+    """An opened dataset, the shards of the split, and the dataset's weight in the mix.
+
+    records: those of a dataset in a store, which TensorFlow cannot read; None for local files.
+    """
 
     location: Location
     manifest: Manifest
@@ -31,6 +34,7 @@ class LoadedDataset:
     layout: OrderLayout
     order: OrderName
     weight: float
+    records: Records | None
 
     @property
     def place(self) -> str:
@@ -79,7 +83,11 @@ def _open(
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)
     check_files(location, shards, checksums=verify)
-    if manifest.compression == "gzip":
+    records = None
+    if not location.is_local:
+        records = Records(location, options.split, max_record_bytes=max_record_bytes)
+    # Records has a limit of its own.
+    if manifest.compression == "gzip" and (records is None or verify):
         check_sizes(
             location, options.split, shards, inflate=verify, max_record_bytes=max_record_bytes
         )
@@ -94,6 +102,7 @@ def _open(
         layout=layout,
         order=order,
         weight=weight,
+        records=records,
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _RANGES = 128  # that are read ahead; all blocks of a window of training
 _PIECE = 1 << 20  # bytes of a stream that are read at once
+_PIECES = 8  # of a stream that are read ahead
 
 T = TypeVar("T")
 
@@ -56,11 +57,13 @@ class _Begun(NamedTuple):
 class _Ahead(Generic[T]):
     """The next items of a loop: those whose ranges have begun, and one that waits for the budget.
 
-    error: that of the iterator of items, which is raised after the items before it.
+    most: ranges that are read ahead. error: that of the iterator of items, which is raised after
+      the items before it.
     """
 
-    def __init__(self, items: Iterable[tuple[T, FileRange]]) -> None:
+    def __init__(self, items: Iterable[tuple[T, FileRange]], most: int) -> None:
         self._left = iter(items)
+        self._most = most
         self._process = os.getpid()
         self.begun: collections.deque[tuple[T, _Begun]] = collections.deque()
         self.waiting: tuple[T, FileRange] | None = None
@@ -68,7 +71,7 @@ class _Ahead(Generic[T]):
 
     def fill(self) -> None:
         """Begin to read ranges, as many as the budget allows."""
-        while self.waiting is not None or self._take_next():
+        while len(self.begun) < self._most and (self.waiting is not None or self._take_next()):
             assert self.waiting is not None
             item, wanted = self.waiting
             size = wanted.end - wanted.start
@@ -126,12 +129,15 @@ class StoredRanges:
         with raise_storage_errors("read", place):
             return call_with_retries(_read_once, wanted, outages=True)
 
-    def read_all(self, items: Iterable[tuple[T, FileRange]]) -> Iterator[tuple[T, bytes]]:
+    def read_all(
+        self, items: Iterable[tuple[T, FileRange]], *, most: int = _RANGES
+    ) -> Iterator[tuple[T, bytes]]:
         """Yield each item with the bytes of its range, in order.
 
         If the files are in a store, items are taken, and their ranges read, before they are needed.
+        most: ranges that are read ahead, if the budget of the process allows it.
         """
-        ahead = _Ahead(items)
+        ahead = _Ahead(items, most)
         try:
             while True:
                 ahead.fill()
@@ -162,7 +168,7 @@ class StoredRanges:
             for cut in map(_pieces, parts)
             for number, piece in enumerate(cut)
         )
-        contents = self.read_all(pieces)
+        contents = self.read_all(pieces, most=_PIECES)
         for count, first in contents:
             left = itertools.islice(contents, count - 1)
             several = itertools.chain([first], (content for _, content in left))

@@ -188,14 +188,3 @@ def test_missing_and_changed_files_are_reported(tmp_path) -> None:
     shard.unlink()
     with pytest.raises(DatasetDamagedError, match="00001-of-00002: the file is missing"):
         recordmill.load(folder)
-
-
-def test_a_file_system_that_tensorflow_does_not_have(monkeypatch, folder) -> None:
-    import tensorflow as tf
-
-    monkeypatch.setattr(tf.io.gfile, "get_registered_schemes", lambda: ["", "gs"])
-    from recordmill.loading.pipeline import check_readable
-
-    check_readable(["/data/out", "gs://bucket/out"])
-    with pytest.raises(ConfigError, match="TensorFlow cannot read s3://: copy the dataset"):
-        check_readable(["s3://bucket/out"])
