@@ -30,13 +30,13 @@ def lock_cache(path: str) -> str:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(f"{path}.lock", flags, 0o666)
     except OSError as error:
-        raise ConfigError(f"cache: cannot write to {folder}: {error.strerror}") from error
+        raise ConfigError(f"cache_decoded: cannot write to {folder}: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         raise ConfigError(
-            f"cache: another process is writing {path}; wait for it, or name another path"
+            f"cache_decoded: another process is writing {path}; wait for it, or name another path"
         ) from error
     _held[path] = descriptor
     for left in folder.glob(f"{pathlib.Path(path).name}_*"):

@@ -42,11 +42,13 @@ def load(
     pad_to: int | None = None,
     bucket_boundaries: Sequence[int] | None = None,
     drop_remainder: bool = False,
-    cache: bool | str | os.PathLike[str] = False,
+    cache_decoded: bool | str | os.PathLike[str] = False,
     shard: tuple[int, int] | None = None,
     start: int | Mapping[str, Any] = 0,
     verify: bool = False,
     max_record_bytes: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> Any:
     """Return a split as a `tf.data.Dataset` of (x, y), (x, y, weight), or {feature: value}.
 
@@ -84,8 +86,9 @@ def load(
     bucket_boundaries: ascending lengths. Batches contain records of similar length (that of the
       longest input): below the first boundary, from the first to the second, and so on.
     drop_remainder: leave out records that do not fill a batch, or that hosts cannot share equally.
-    cache: keep decoded and resized records: True in memory; a path in files whose names begin with
-      it and end with a digest of their content. With `shuffle` their order is that of a buffer.
+    cache_decoded: keep decoded and resized records: True in memory; a path in files whose names
+      begin with it and end with a digest of their content. With `shuffle` their order is that of a
+      buffer.
     shard: (hosts, index of this host): every host reads every n-th record of the order, in the same
       number of steps. Hosts with fewer records get one more, with a sample weight of 0.
     start: where to continue: a state of `recordmill.position` or of a `torch_dataset`, from a run
@@ -97,6 +100,7 @@ def load(
     max_record_bytes: size of the largest record of a gzip file, according to its index, because a
       small file can expand to gigabytes in TensorFlow, which has no limit; by default 64 times the
       size of the file, but at least 257 MiB and at most 2 GiB.
+    cache, cache_size: as for `recordmill.read`.
 
     The dataset knows its length (except with bucket_boundaries). Its iterators can be saved by
     `tf.train.Checkpoint(iterator=...)`.
@@ -125,7 +129,9 @@ def load(
         pad_to=pad_to,
         bucket_boundaries=parse_boundaries(bucket_boundaries),
         drop_remainder=drop_remainder,
-        cache=os.fspath(cache) if isinstance(cache, os.PathLike) else cache,
+        cache_decoded=(
+            os.fspath(cache_decoded) if isinstance(cache_decoded, os.PathLike) else cache_decoded
+        ),
         shard=parse_shard(shard),
         start=start,
     )
@@ -139,7 +145,12 @@ def load(
     from recordmill.loading.pipeline import Pipeline
 
     datasets = open_datasets(
-        parse_datasets(dataset), options, verify=verify, max_record_bytes=max_record_bytes
+        parse_datasets(dataset),
+        options,
+        verify=verify,
+        max_record_bytes=max_record_bytes,
+        cache=cache,
+        cache_size=cache_size,
     )
     pipeline = Pipeline(options, datasets, is_mix=isinstance(dataset, Mapping))
     # No step contains Python control flow for AutoGraph, whose conversion would take a second.

@@ -45,7 +45,7 @@ class LoadOptions:
     pad_to: int | None
     bucket_boundaries: tuple[int, ...] | None
     drop_remainder: bool
-    cache: bool | str
+    cache_decoded: bool | str
     shard: tuple[int, int] | None
     start: int | Mapping[str, Any]
 
@@ -64,8 +64,10 @@ class LoadOptions:
             raise ConfigError(f"label: expected the name of a feature, got {self.label!r}")
         if self.inputs == ():
             raise ConfigError("inputs: expected the name of a feature, or several; got none")
-        if not isinstance(self.cache, bool | str):
-            raise ConfigError(f"cache: expected True, or a path, got {self.cache!r}")
+        if not isinstance(self.cache_decoded, bool | str):
+            raise ConfigError(
+                f"cache_decoded: expected True, or a path, got {self.cache_decoded!r}"
+            )
         expect_whole("seed", self.seed, least=0, below=2**63)
         if not isinstance(self.start, Mapping):
             expect_whole("start", self.start, least=0)
@@ -82,10 +84,10 @@ class LoadOptions:
         self._check_batches()
         if self.augment and self.split != TRAIN:
             raise ConfigError(f"augment is for the split {TRAIN}, got the split {self.split!r}")
-        if self.order is not None and self.cache:
+        if self.order is not None and self.cache_decoded:
             raise ConfigError(
-                "order contradicts cache, which is read in sequence and shuffled in a buffer: leave"
-                " one of them out"
+                "order contradicts cache_decoded, which is read in sequence and shuffled in a"
+                " buffer: leave one of them out"
             )
         if self.as_supervised is False and (self.one_hot or self.class_weights or self.label):
             raise ConfigError(

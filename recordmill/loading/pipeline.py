@@ -70,7 +70,7 @@ class Pipeline:
         self._cached: list[Any] = []
 
     def _stream(self, source: LoadedDataset) -> stream.EpochStream | StoreStream:
-        order = "stored" if self._options.cache else source.order
+        order = "stored" if self._options.cache_decoded else source.order
         seed, shard = self._options.seed, (self._hosts, self._host)
         if source.records is not None:
             return StoreStream(source.records, order=order, seed=seed, shard=shard)
@@ -80,7 +80,7 @@ class Pipeline:
         """Return the dataset."""
         options = self._options
         first, consumed = self._steps.start()
-        if options.cache:
+        if options.cache_decoded:
             pairs = zip(self._sources, self._streams, strict=True)
             self._cached = [self._cache(source, one) for source, one in pairs]
         if self._is_mix or options.shuffle or options.augment or options.repeat or options.start:
@@ -143,7 +143,7 @@ class Pipeline:
     def _records(self, number: int, epoch: Any, consumed: Any) -> Any:
         """Return a dataset of the payloads of an epoch, or of cached features, with padding."""
         options, source, read = self._options, self._sources[number], self._streams[number]
-        if not options.cache:
+        if not options.cache_decoded:
             records = read.epoch(epoch, consumed)
         else:
             records = self._cached[number]
@@ -160,14 +160,16 @@ class Pipeline:
         if options.drop_remainder:
             return records.take(left // self._hosts)
         padding = read.padding()
-        records = records.concatenate(padding.map(self._decode) if options.cache else padding)
+        records = records.concatenate(
+            padding.map(self._decode) if options.cache_decoded else padding
+        )
         return records.take(-(-left // self._hosts))
 
     def _cache(self, source: LoadedDataset, read: stream.EpochStream | StoreStream) -> Any:
         """Return a cached dataset of the features of records, in the order of the files."""
         nothing = tf.constant(0, tf.int64)
         decoded = read.epoch(nothing, nothing).map(self._decode, num_parallel_calls=_PARALLEL)
-        path = self._options.cache
+        path = self._options.cache_decoded
         if path is True:
             return decoded.cache()
         return decoded.cache(lock_cache(f"{path}-{self._cache_digest(source)}"))
@@ -184,7 +186,7 @@ class Pipeline:
     @property
     def _is_parsed_in_batches(self) -> bool:
         options = self._options
-        if options.cache or options.bucket_boundaries is not None:
+        if options.cache_decoded or options.bucket_boundaries is not None:
             return False
         if any(None in self._shape(name) for name in self._selection.images):
             return False
@@ -210,7 +212,7 @@ class Pipeline:
 
     def _element(self, record: Any, *, number: Any, seed: Any) -> Any:
         """Make the element of one record: of its payload, or of its cached features."""
-        tensors = dict(record) if self._options.cache else self._decode(record)
+        tensors = dict(record) if self._options.cache_decoded else self._decode(record)
         for name in self._selection.pixels:
             tensors[name] = self._augment(tensors[name], number=number, seed=seed)
         for name in self._selection.masks:

@@ -16,6 +16,7 @@ from recordmill.loading.shard_files import check_files, check_sizes, shards_of
 from recordmill.option_names import option_name
 from recordmill.reading.epoch_order import OrderLayout, OrderName, order_layout, order_name
 from recordmill.reading.reader import Folder, Records
+from recordmill.storage.block_cache import BlockCache, open_cache
 from recordmill.storage.files import Location
 
 
@@ -47,11 +48,14 @@ def open_datasets(
     *,
     verify: bool,
     max_record_bytes: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> list[LoadedDataset]:
     """Open and check datasets, given as {folder: weight}, without reading their records.
 
     verify: check the sha256 of all files, not only their sizes, and inflate gzip files.
     max_record_bytes: size of the largest record of a gzip file; None for the default.
+    cache, cache_size: of files in stores.
 
     Raises:
       ManifestError: a folder is not a dataset.
@@ -59,12 +63,20 @@ def open_datasets(
       DatasetDamagedError: a file is missing, or differs from what was written.
       DatasetReplacedError: a run replaced a dataset meanwhile.
     """
+    kept = open_cache(cache, cache_size)
     found = []
     for folder, weight in weights.items():
         location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
         with expect_unchanged(location):
             found.append(
-                _open(location, weight, options, verify=verify, max_record_bytes=max_record_bytes)
+                _open(
+                    location,
+                    weight,
+                    options,
+                    verify=verify,
+                    max_record_bytes=max_record_bytes,
+                    cache=kept,
+                )
             )
     for other in found[1:]:
         _check_compatible(found[0], other)
@@ -78,6 +90,7 @@ def _open(
     *,
     verify: bool,
     max_record_bytes: int | None,
+    cache: BlockCache | None,
 ) -> LoadedDataset:
     manifest = load(location)
     shards = shards_of(manifest, options.split)
@@ -85,7 +98,7 @@ def _open(
     check_files(location, shards, checksums=verify)
     records = None
     if not location.is_local:
-        records = Records(location, options.split, max_record_bytes=max_record_bytes)
+        records = Records(location, options.split, max_record_bytes=max_record_bytes, cache=cache)
     # Records has a limit of its own.
     if manifest.compression == "gzip" and (records is None or verify):
         check_sizes(

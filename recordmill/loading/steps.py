@@ -109,8 +109,8 @@ class EpochSteps:
 
     def _parse_state(self, state: Mapping[str, Any]) -> tuple[int, int]:
         options, source = self._options, self._sources[0]
-        if self._is_mix or (options.cache and options.shuffle):
-            what = "a mixture" if self._is_mix else "a shuffled cache"
+        if self._is_mix or (options.cache_decoded and options.shuffle):
+            what = "a mixture" if self._is_mix else "a shuffled cache_decoded"
             raise ConfigError(
                 f"start: {what} has an order of its own, which a state does not describe: give the"
                 " number of batches, on one host"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, SupportsIndex, overload
 
@@ -139,6 +140,8 @@ def grain_source(
     start: Mapping[str, Any] | None = None,
     transform: Transform | None = None,
     features: Collection[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> OrderedRecords:
     """Return a split as a random-access data source for Grain.
 
@@ -156,6 +159,7 @@ def grain_source(
     start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
     transform: a function from record to item; it must be picklable for worker processes.
     features: names of the features to return; None for all.
+    cache, cache_size: as for `recordmill.read`.
 
     A record is {feature: value}, as `recordmill.read` returns it.
 
@@ -167,7 +171,14 @@ def grain_source(
     """
     expect_whole("epochs", epochs, least=1)
     records, sequence = open_for_random_access(
-        dataset, split, shuffle=shuffle, order=order, seed=seed, features=features
+        dataset,
+        split,
+        shuffle=shuffle,
+        order=order,
+        seed=seed,
+        features=features,
+        cache=cache,
+        cache_size=cache_size,
     )
     epoch, consumed = (0, 0) if start is None else sequence.parse(start)
     if epoch >= epochs:
@@ -185,13 +196,15 @@ def open_for_random_access(
     order: str | None,
     seed: int,
     features: Collection[str] | None,
+    cache: str | os.PathLike[str] | None,
+    cache_size: int | str | None,
 ) -> tuple[Records, EpochSequence]:
     """Open records, and return them with the sequence of their epochs.
 
     Raises as `grain_source`.
     """
     expect_whole("seed", seed, least=0, below=2**63)
-    records = Records(dataset, split, features=features)
+    records = Records(dataset, split, features=features, cache=cache, cache_size=cache_size)
     if not records.layout.seekable:
         raise ConfigError(NO_RANDOM_ACCESS)
     chosen = order_name(shuffle=shuffle, order=order, seekable=True)

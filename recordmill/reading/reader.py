@@ -22,8 +22,9 @@ from recordmill.format.shard_index import REQUIRED, IndexDamagedError, column_na
 from recordmill.format.split_names import in_order
 from recordmill.reading.epoch_order import Numbers, OrderLayout, order_layout
 from recordmill.reading.tfrecord_files import FileDamagedError, find_files, read_files
+from recordmill.storage.block_cache import BlockCache, StoredFile, open_cache
 from recordmill.storage.files import Location, results_of_each, shown
-from recordmill.storage.range_reads import FileRange, StoredFile, StoredRanges
+from recordmill.storage.range_reads import FileRange, StoredRanges
 from recordmill.storage.s3_objects import without_threads
 from recordmill.tfrecord.decode import ExampleError
 from recordmill.tfrecord.framing import FrameError, inflated_limit, payload_of, read_frames
@@ -93,6 +94,8 @@ def read(
     *,
     features: Collection[str] | None = None,
     max_record_bytes: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> Iterator[TypedRecord]:
     """Return an iterator over records in the order of the shards. Every checksum is checked.
 
@@ -103,6 +106,10 @@ def read(
     max_record_bytes: size of the largest record that is decompressed from gzip, because a small
       file can expand to gigabytes; by default 64 times the size of its shard, but at
       least 257 MiB and at most 2 GiB.
+    cache: a local folder that keeps blocks of the shards of a dataset in a store, also for other
+      runs at the same time. It has no effect on local files.
+    cache_size: bytes of all these blocks, such as 10**12 or "1TB"; "100GB" by default. Those that
+      were not used for the longest time are deleted.
 
     A record is {feature: value}. Values of a dataset have the declared dtypes and shapes: a NumPy
     scalar or bytes for the shape (), otherwise an array (of dtype object for bytes); images stay
@@ -120,13 +127,23 @@ def read(
         # The manifest is looked up first: listing the folder around it may not be permitted.
         files = None if (place / MANIFEST).exists() else find_files(place)
         if files is None:
-            return iter(Records(place, split, features=features, max_record_bytes=max_record_bytes))
+            records = Records(
+                place,
+                split,
+                features=features,
+                max_record_bytes=max_record_bytes,
+                cache=cache,
+                cache_size=cache_size,
+            )
+            return iter(records)
     else:
         files = [file for one in source for file in _existing_files(_location(one))]
         if not files:
             raise ValueError("expected the folder of a dataset, or TFRecord files; got none")
     if split is not None:
         raise ValueError(f"TFRecord files without a dataset have no splits; got split {split!r}")
+    if cache is not None or cache_size is not None:
+        raise ConfigError("cache: only files of a dataset can be cached, whose hashes are known")
     return read_files(files, features=features, max_record_bytes=max_record_bytes)
 
 
@@ -149,11 +166,12 @@ class Records(Sequence[TypedRecord]):
     It serves as a source for PyTorch's DataLoader and for Grain: it keeps no file open, and so can
     be pickled, forked, and read by many threads.
 
-    max_record_bytes: as for `read`.
+    max_record_bytes, cache, cache_size: as for `read`.
 
     Raises:
       ManifestError: the folder is not a dataset.
       ValueError: the split or a feature does not exist.
+      ConfigError: the cache is invalid, or its folder not writable.
       IndexError: a record number is out of range.
       DatasetDamagedError: a record is damaged.
       IndexDamagedError: the index of a shard is damaged.
@@ -167,6 +185,8 @@ class Records(Sequence[TypedRecord]):
         *,
         features: Collection[str] | None = None,
         max_record_bytes: int | None = None,
+        cache: str | os.PathLike[str] | BlockCache | None = None,
+        cache_size: int | str | None = None,
     ) -> None:
         self._location = _location(dataset)
         with without_threads():  # a DataLoader forks its workers after this
@@ -181,7 +201,7 @@ class Records(Sequence[TypedRecord]):
             StoredFile(self._location / one.info.file, one.info.bytes, one.info.sha256)
             for one in self._shards
         ]
-        self._ranges = StoredRanges()
+        self._ranges = StoredRanges(open_cache(cache, cache_size))
         self._decode = RecordDecoder(self.manifest.features, only=features)
         self._offsets: dict[int, npt.NDArray[np.int64]] = {}
 
@@ -420,7 +440,9 @@ class Records(Sequence[TypedRecord]):
         except FrameError as error:
             damage = error
         if not self._location.is_local:  # stores have no checksums of ranges
-            frame = self._ranges.read(FileRange(self._files[shard], *place))
+            wanted = FileRange(self._files[shard], *place)
+            self._ranges.discard(wanted)
+            frame = self._ranges.read(wanted)
         file = self._shards[shard].info.file
         if not frame:
             self._raise_damaged(file, row, "it is missing")
@@ -500,6 +522,7 @@ class Records(Sequence[TypedRecord]):
             if self._location.is_local or is_again:
                 self._raise_damaged(info.file, start + damage.record, damage.what, damage)
             rest = range(max(number, rows.start), rows.stop)
+            self._ranges.discard(self._part_of(shard, rest))
             for again in self._open_rows([(shard, rest)]):
                 yield from self._read_rows(shard, rest, again, is_again=True)
             return

@@ -293,6 +293,8 @@ def open_sequence(
     until: str | None,
     features: Collection[str] | None = None,
     max_record_bytes: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> OpenedSequence:
     """Open one dataset, or several as a mixture. The options are those of `torch_dataset`.
 
@@ -304,7 +306,14 @@ def open_sequence(
     expect_whole("seed", seed, least=0, below=2**63)
     weights = parse_datasets(dataset, temperature=temperature, until=until)
     records = tuple(
-        Records(folder, split, features=features, max_record_bytes=max_record_bytes)
+        Records(
+            folder,
+            split,
+            features=features,
+            max_record_bytes=max_record_bytes,
+            cache=cache,
+            cache_size=cache_size,
+        )
         for folder in weights
     )
     sources = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -205,6 +206,8 @@ def torch_dataset(
     features: Collection[str] | None = None,
     start: Mapping[str, Any] | None = None,
     max_record_bytes: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> TorchRecords:
     """Return a split as a `torch.utils.data.IterableDataset` of each record once per epoch.
 
@@ -238,7 +241,7 @@ def torch_dataset(
     features: names of the features to return; None for all.
     start: a state of `recordmill.position` or `state_dict`, from which any number of hosts and
       workers can continue.
-    max_record_bytes: as for `recordmill.read`.
+    max_record_bytes, cache, cache_size: as for `recordmill.read`.
 
     Raises:
       ModuleNotFoundError: PyTorch is not installed.
@@ -269,6 +272,8 @@ def torch_dataset(
         until=until,
         features=features,
         max_record_bytes=max_record_bytes,
+        cache=cache,
+        cache_size=cache_size,
     )
     found = TorchRecords(
         opened,

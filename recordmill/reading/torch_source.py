@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -77,6 +78,8 @@ def torch_source(
     start: Mapping[str, Any] | None = None,
     transform: Transform | None = None,
     features: Collection[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> TorchSource:
     """Return a split as a map-style dataset for PyTorch's samplers.
 
@@ -93,6 +96,7 @@ def torch_source(
     transform: a function from record to sample, called in the worker. If workers are spawned, it
       must be a module-level function.
     features: names of the features to return; None for all.
+    cache, cache_size: as for `recordmill.read`.
 
     Raises:
       ModuleNotFoundError: PyTorch is not installed.
@@ -102,7 +106,14 @@ def torch_source(
         another dataset or order.
     """
     records, sequence = open_for_random_access(
-        dataset, split, shuffle=shuffle, order=order, seed=seed, features=features
+        dataset,
+        split,
+        shuffle=shuffle,
+        order=order,
+        seed=seed,
+        features=features,
+        cache=cache,
+        cache_size=cache_size,
     )
     place = (0, 0) if start is None else sequence.parse(start)
     return TorchSource(records, sequence, start=place, transform=transform)

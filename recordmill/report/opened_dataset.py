@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -42,15 +43,24 @@ def open(  # noqa: A001, as gzip and wave do
     *,
     features: Collection[str] | None = None,
     max_record_bytes: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> OpenedDataset:
     """Open a dataset for access to records by number: `recordmill.open("out/")[123456]`.
 
     split: the split to read; None for all splits.
     features: names of the features to return; None for all.
-    max_record_bytes: as for `recordmill.read`.
+    max_record_bytes, cache, cache_size: as for `recordmill.read`.
 
     Raises:
       ManifestError: the folder is not a dataset.
       ValueError: the split or a feature does not exist.
     """
-    return OpenedDataset(dataset, split, features=features, max_record_bytes=max_record_bytes)
+    return OpenedDataset(
+        dataset,
+        split,
+        features=features,
+        max_record_bytes=max_record_bytes,
+        cache=cache,
+        cache_size=cache_size,
+    )

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import io
 import itertools
+import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, BinaryIO, Generic, NamedTuple, TypeVar
 
 from recordmill.errors import RunError
-from recordmill.storage.files import Location
+from recordmill.storage.block_cache import BlockCache, StoredFile
 from recordmill.storage.read_ahead import LARGEST, begin_read, release_read
+from recordmill.storage.redaction import shown
 from recordmill.storage.storage_errors import call_with_retries, may_pass, raise_storage_errors
 
 if TYPE_CHECKING:
@@ -28,15 +31,9 @@ _RANGES = 128  # that are read ahead; all blocks of a window of training
 _PIECE = 1 << 20  # bytes of a stream that are read at once
 _PIECES = 8  # of a stream that are read ahead
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
-
-
-class StoredFile(NamedTuple):
-    """A file of a dataset. size: bytes, as in the manifest."""
-
-    place: Location
-    size: int
-    sha256: str
 
 
 class FileRange(NamedTuple):
@@ -57,12 +54,15 @@ class _Begun(NamedTuple):
 class _Ahead(Generic[T]):
     """The next items of a loop: those whose ranges have begun, and one that waits for the budget.
 
-    most: ranges that are read ahead. error: that of the iterator of items, which is raised after
-      the items before it.
+    read: reads a range once. most: ranges that are read ahead. error: that of the iterator of
+      items, which is raised after the items before it.
     """
 
-    def __init__(self, items: Iterable[tuple[T, FileRange]], most: int) -> None:
+    def __init__(
+        self, items: Iterable[tuple[T, FileRange]], read: Callable[[FileRange], bytes], most: int
+    ) -> None:
         self._left = iter(items)
+        self._read = read
         self._most = most
         self._process = os.getpid()
         self.begun: collections.deque[tuple[T, _Begun]] = collections.deque()
@@ -77,7 +77,7 @@ class _Ahead(Generic[T]):
             size = wanted.end - wanted.start
             if wanted.file.place.is_local or not 0 < size <= LARGEST:
                 return
-            future = begin_read(size, _read_once, wanted, most=_RANGES)
+            future = begin_read(size, self._read, wanted, most=_RANGES)
             if future is None:
                 return
             self.begun.append((item, _Begun(wanted, future)))
@@ -121,13 +121,27 @@ class StoredRanges:
       StorageError: the storage fails, even after retries.
     """
 
+    def __init__(self, cache: BlockCache | None = None) -> None:
+        """Prepare to read. cache: of files in stores."""
+        self._cache = cache
+
     def read(self, wanted: FileRange) -> bytes:
         """Return the bytes of a range."""
         place = wanted.file.place
         if place.is_local:
             return place.read_range(wanted.start, wanted.end - wanted.start)
         with raise_storage_errors("read", place):
-            return call_with_retries(_read_once, wanted, outages=True)
+            return call_with_retries(self._read_once, wanted, outages=True)
+
+    def discard(self, wanted: FileRange) -> None:
+        """Delete a range from the cache, because its records are damaged."""
+        if self._cache is not None and self._cache.discard(*wanted):
+            _log.warning(
+                "the cache of %s, bytes %d to %d, is damaged: they are read from the store again",
+                shown(wanted.file.place),
+                wanted.start,
+                wanted.end - 1,
+            )
 
     def read_all(
         self, items: Iterable[tuple[T, FileRange]], *, most: int = _RANGES
@@ -137,7 +151,7 @@ class StoredRanges:
         If the files are in a store, items are taken, and their ranges read, before they are needed.
         most: ranges that are read ahead, if the budget of the process allows it.
         """
-        ahead = _Ahead(items, most)
+        ahead = _Ahead(items, self._read_once, most)
         try:
             while True:
                 ahead.fill()
@@ -175,16 +189,22 @@ class StoredRanges:
             yield io.BufferedReader(_PieceStream(several), _PIECE)
             collections.deque(several, maxlen=0)
 
+    def _read_once(self, wanted: FileRange) -> bytes:
+        file, start, end = wanted
+        fetch = functools.partial(_fetch, file)
+        return fetch(start, end) if self._cache is None else self._cache.read(*wanted, fetch)
 
-def _read_once(wanted: FileRange) -> bytes:
-    place = wanted.file.place
-    return place.store.read_range(place.path, wanted.start, wanted.end - wanted.start)
+
+def _fetch(file: StoredFile, start: int, end: int) -> bytes:
+    return file.place.store.read_range(file.place.path, start, end - start)
 
 
 def _pieces(part: FileRange) -> list[FileRange]:
     """Cut a part of a file into the ranges that a stream reads, which end after it at most."""
-    starts = range(part.start, max(part.end, part.start + 1), _PIECE)
-    return [FileRange(part.file, start, min(start + _PIECE, part.end)) for start in starts]
+    # From the second piece on they consist of whole blocks of a cache.
+    aligned = range(part.start // _PIECE * _PIECE + _PIECE, part.end - 1, _PIECE)
+    cuts = itertools.pairwise([part.start, *aligned, part.end])
+    return [FileRange(part.file, start, end) for start, end in cuts]
 
 
 class _PieceStream(io.RawIOBase):

@@ -96,3 +96,15 @@ def test_errors_of_workers_name_the_file(store: S3Store, folder) -> None:
     store.faults["bucket/out/train.tfrecord-00003-of-00005"] = ("denied", 1000)
     with pytest.raises(StorageError, match=r"cannot read s3://bucket/out/train.tfrecord-00003"):
         batches(uri, workers=1)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_workers_share_a_cache(store: S3Store, folder, compression, tmp_path) -> None:
+    uri, options = store.put_folder(folder / compression, "out"), {"shuffle": True}
+    options |= {"cache": tmp_path, "cache_size": 10**7}
+    for _ in range(2):
+        found = batches(uri, workers=2, **options)
+        assert found == batches(folder / compression, workers=0, shuffle=True)
+        sent = [one for one in store.requests if ".tfrecord" in one.key]
+        store.requests.clear()
+    assert not sent

@@ -124,7 +124,7 @@ def test_records_without_a_label_weigh_nothing(tmp_path) -> None:
     several = rows(0, (3,))
     several[0][1] = several[0][1].having(label=None)
     make_dataset(tmp_path / "out", {"train": several}, features=features, labels=LABELS)
-    for options in ({"batch_size": 3}, {"batch_size": 3, "cache": True}):
+    for options in ({"batch_size": 3}, {"batch_size": 3, "cache_decoded": True}):
         ((_, y, weight),) = load(tmp_path / "out", **options)
         assert y.numpy().tolist() == [0, 0, 1], "losses take no class that there is not"
         assert weight.numpy().tolist() == [1, 0, 1]
@@ -137,14 +137,14 @@ def test_records_without_a_label_weigh_nothing(tmp_path) -> None:
 @pytest.mark.parametrize("cache", [False, True])
 def test_epochs_have_orders_of_their_own_that_repeat_under_the_seed(folder, cache) -> None:
     def epochs(seed: int) -> list[list[int]]:
-        data = load(folder, shuffle=True, seed=seed, batch_size=8, cache=cache)
+        data = load(folder, shuffle=True, seed=seed, batch_size=8, cache_decoded=cache)
         return [numbers(data) for _ in range(3)]
 
     orders = epochs(1)
     assert all(sorted(order) == [*range(RECORDS)] for order in orders)
     assert len({tuple(order) for order in [*orders, range(RECORDS), *epochs(2)]}) == 7
     assert epochs(1) == orders
-    repeated = load(folder, shuffle=True, seed=1, batch_size=8, repeat=3, cache=cache)
+    repeated = load(folder, shuffle=True, seed=1, batch_size=8, repeat=3, cache_decoded=cache)
     assert len(repeated) == 21
     assert numbers(repeated) == [*orders[0], *orders[1], *orders[2]], "as one by one"
 
@@ -184,7 +184,7 @@ def test_repeat_without_end(folder) -> None:
     [
         {"repeat": True},
         {"repeat": True, "shuffle": True},
-        {"repeat": True, "shuffle": True, "cache": True},
+        {"repeat": True, "shuffle": True, "cache_decoded": True},
         {"repeat": True, "shuffle": True, "batch_size": None},
         {"repeat": 3, "shuffle": True, "drop_remainder": True},
         {"repeat": 3, "shuffle": True, "order": "full"},
@@ -216,7 +216,7 @@ def test_whole_epochs_can_be_left_out_without_repeat(folder) -> None:
     "options",
     [
         {"shuffle": True, "repeat": 2},
-        {"shuffle": True, "cache": True, "repeat": 2},
+        {"shuffle": True, "cache_decoded": True, "repeat": 2},
         {"inputs": "tokens", "shuffle": True, "batch_size": 4, "bucket_boundaries": [4, 8]},
     ],
 )
@@ -236,7 +236,9 @@ def test_an_iterator_can_be_checkpointed(folder, tmp_path, options) -> None:
 # --- hosts
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"shuffle": True, "cache": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": True}, {"shuffle": True, "cache_decoded": True}]
+)
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_two_hosts_have_each_record_once_between_them(folder, options, batch_size) -> None:
     found, steps = [], set()
@@ -311,7 +313,7 @@ def test_tokens_are_filled_up_to_the_longest_of_a_batch(folder) -> None:
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("inputs", ["tokens", "tokens,points"])
 def test_tokens_are_filled_up_and_cut_to_a_length(folder, cache, inputs) -> None:
-    data = recordmill.load(folder, inputs=inputs, batch_size=4, pad_to=6, cache=cache)
+    data = recordmill.load(folder, inputs=inputs, batch_size=4, pad_to=6, cache_decoded=cache)
     spec = data.element_spec[0] if inputs == "tokens" else data.element_spec[0]["tokens"]
     assert spec.shape[1:] == (6,)
     found = [x if inputs == "tokens" else x["tokens"] for x, _ in data]
@@ -321,7 +323,9 @@ def test_tokens_are_filled_up_and_cut_to_a_length(folder, cache, inputs) -> None
 
 @pytest.mark.parametrize("cache", [False, True])
 def test_tokens_stay_ragged(folder, cache) -> None:
-    data = recordmill.load(folder, inputs="tokens", batch_size=4, padding="ragged", cache=cache)
+    data = recordmill.load(
+        folder, inputs="tokens", batch_size=4, padding="ragged", cache_decoded=cache
+    )
     found = [tokens for x, _ in data for tokens in x.to_list()]
     assert found == [[n] * length(n) for n in range(RECORDS)]
 
@@ -390,12 +394,12 @@ def test_what_is_cached_is_decoded_once(folder, tmp_path) -> None:
     """The files may go away after the first epoch; a file cache serves another run, too."""
     copy = tmp_path / "out"
     make_dataset(copy, {"train": rows(0)}, features=FEATURES, labels=LABELS)
-    kept = load(copy, cache=True, batch_size=8)
-    filed = load(copy, cache=tmp_path / "cache", batch_size=8)
+    kept = load(copy, cache_decoded=True, batch_size=8)
+    filed = load(copy, cache_decoded=tmp_path / "cache", batch_size=8)
     expected = numbers(kept)
     assert numbers(filed) == expected
-    later = load(copy, cache=str(tmp_path / "cache"), batch_size=16)
-    other = load(copy, cache=str(tmp_path / "cache"), batch_size=8, inputs="points")
+    later = load(copy, cache_decoded=str(tmp_path / "cache"), batch_size=16)
+    other = load(copy, cache_decoded=str(tmp_path / "cache"), batch_size=8, inputs="points")
     for shard in copy.glob("*.tfrecord-*"):
         shard.write_bytes(b"")
     assert numbers(kept) == numbers(filed) == numbers(later) == expected
@@ -408,7 +412,7 @@ import os, signal, sys, recordmill
 from recordmill.errors import ConfigError
 folder, disturbed, cache = sys.argv[1:]
 def load(cache):
-    return recordmill.load(folder, inputs="number", cache=cache, batch_size=1)
+    return recordmill.load(folder, inputs="number", cache_decoded=cache, batch_size=1)
 try:
     load(disturbed)
 except ConfigError as error:
@@ -424,22 +428,22 @@ def test_caches_of_another_process_that_writes_one_and_is_killed(tmp_path) -> No
     """It disturbs nobody, and what it leaves can be begun anew."""
     folder = tmp_path / "out"  # of more records than are read ahead
     make_dataset(folder, {"train": rows(0, (5000,))}, features=FEATURES, labels=LABELS)
-    data = load(folder, cache=tmp_path / "here", batch_size=4)
+    data = load(folder, cache_decoded=tmp_path / "here", batch_size=4)
     next(iter(data))
     cache = tmp_path / "not there yet" / "cache"
     command = [sys.executable, "-c", _KILLED, folder, tmp_path / "here", cache]
     killed = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    assert "cache: another process is writing" in killed.stdout
+    assert "cache_decoded: another process is writing" in killed.stdout
     assert killed.returncode == -9
     assert [*cache.parent.glob("*.lockfile")]
     for _ in range(2):
-        assert numbers(load(folder, cache=cache, batch_size=40)) == [*range(5000)]
+        assert numbers(load(folder, cache_decoded=cache, batch_size=40)) == [*range(5000)]
 
 
 def test_a_batch_in_which_nobody_has_a_value_is_like_others(tmp_path) -> None:
     several = [[row(0), row(11), row(1)]]  # 0 and 11 have no tokens
     make_dataset(tmp_path / "out", {"train": several}, features=FEATURES, labels=LABELS)
-    for options in ({}, {"cache": True}):
+    for options in ({}, {"cache_decoded": True}):
         data = recordmill.load(tmp_path / "out", inputs="tokens", batch_size=2, **options)
         assert [x.numpy().tolist() for x, _ in data] == [[[0], [0]], [[1] * 7]]
 
@@ -461,6 +465,6 @@ def test_names_of_files_that_are_not_text(tmp_path) -> None:
 
 
 def test_the_end_of_an_epoch_waits_for_no_tuning(folder) -> None:
-    for options in ({}, {"repeat": 2, "shuffle": True}, {"batch_size": 8, "cache": True}):
+    for options in ({}, {"repeat": 2, "shuffle": True}, {"batch_size": 8, "cache_decoded": True}):
         settings = recordmill.load(folder, **options).options()
         assert settings.autotune.enabled is False  # its thread may sleep for minutes at the end

@@ -122,7 +122,9 @@ def test_what_a_record_becomes_does_not_depend_on_the_batch_or_on_the_cache(fold
     by_five = loaded(folder, augment=AUGMENTATIONS)
     by_one = [x.numpy() for x, _ in recordmill.load(folder, augment=AUGMENTATIONS)]
     np.testing.assert_array_equal(by_five, by_one)
-    np.testing.assert_array_equal(by_five, loaded(folder, augment=AUGMENTATIONS, cache=True))
+    np.testing.assert_array_equal(
+        by_five, loaded(folder, augment=AUGMENTATIONS, cache_decoded=True)
+    )
 
 
 def test_flips_mirror_left_and_right_every_second_time(tmp_path) -> None:
@@ -178,7 +180,7 @@ def write_many(folder: pathlib.Path, count: int) -> pathlib.Path:
     ],
 )
 def test_pixels_are_normalised(folder, how, expected) -> None:
-    for options in ({}, {"batch_size": None}, {"cache": True}):
+    for options in ({}, {"batch_size": None}, {"cache_decoded": True}):
         data = recordmill.load(folder, **{"batch_size": 4} | options, normalize=how)
         x, _ = next(iter(data))
         assert x.dtype == tf.float32

@@ -38,7 +38,7 @@ def test_pixels_keep_16_bits(kind, channels, tmp_path) -> None:
     found = loaded(folder)
     assert found.dtype == np.uint16
     np.testing.assert_array_equal(found, [pixels] * 2)
-    singly = [x.numpy() for x, _ in recordmill.load(folder, cache=True)]
+    singly = [x.numpy() for x, _ in recordmill.load(folder, cache_decoded=True)]
     np.testing.assert_array_equal(singly, [pixels] * 2)
     varied = loaded(folder, augment=AUGMENTATIONS)
     assert varied.shape == found.shape

@@ -119,7 +119,7 @@ def test_masks_of_16_bits(folder, tmp_path: pathlib.Path) -> None:
         source = ("--input", folder / "images", "--masks", tmp_path / "masks", "--mask-depth", "16")
         made = make(tmp_path / "out", *source, "--splits", "train=1")
     for (_, mask), (expected,) in zip(
-        recordmill.load(made.folder, label=SEMANTIC, cache=True),
+        recordmill.load(made.folder, label=SEMANTIC, cache_decoded=True),
         stored(made, SEMANTIC),
         strict=True,
     ):

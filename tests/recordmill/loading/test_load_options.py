@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
         ({"drop_remainder": True}, "drop_remainder applies to batches and hosts: set batch"),
         ({"batch_size": 2, "pad_to": 8, "inputs": "size"}, "pad_to: every value has a fixed"),
         (
-            {"batch_size": 2, "pad_to": 8, "inputs": "size", "cache": True},
+            {"batch_size": 2, "pad_to": 8, "inputs": "size", "cache_decoded": True},
             "pad_to: every value has a fixed length; leave the option out",
         ),
         ({"batch_size": 2, "pad_to": 8, "padding": "ragged"}, "pad_to contradicts padding='ragged"),
@@ -100,7 +100,7 @@ def folder(tmp_path_factory):
         ({"batch_size": 2, "bucket_boundaries": 32}, "bucket_boundaries: expected lengths, such"),
         ({"split": ["train"]}, "split: expected the name of a split, got ['train']"),
         ({"shard": 2}, "shard: expected (hosts, index), such as (4, 0), got 2"),
-        ({"cache": 5}, "cache: expected True, or a path, got 5"),
+        ({"cache_decoded": 5}, "cache_decoded: expected True, or a path, got 5"),
         ({"label": ["size"]}, "label: expected the name of a feature, got ['size']"),
         ({"inputs": []}, "inputs: expected the name of a feature, or several; got none"),
         ({"shuffle": 1000}, "shuffle: expected True or False, got 1000"),
@@ -111,7 +111,10 @@ def folder(tmp_path_factory):
         ({"repeat": 2, "start": 12}, "start: 12, in epochs of 6 steps, is after the end of 2"),
         ({"order": "full"}, "order: 'full' needs shuffle=True"),
         ({"shuffle": True, "order": "all"}, "order: expected one of windowed, full, got 'all'"),
-        ({"shuffle": True, "order": "full", "cache": True}, "order contradicts cache, which is re"),
+        (
+            {"shuffle": True, "order": "full", "cache_decoded": True},
+            "order contradicts cache_decoded, whic",
+        ),
         (
             {"shard": (2, 1), "start": 3},
             "start: the records of 3 steps depend on the number of host",

@@ -186,7 +186,11 @@ def test_a_checkpoint_continues_in_later_epochs(numbered, tmp_path, options) -> 
         ({"shuffle": True, "order": "full"}, {}, "made with order 'windowed', but here it is"),
         ({}, {}, "made with order 'windowed', but here it is 'stored'"),
         ({"shuffle": True}, {"digest": "0"}, "made with digest '0', but here it is"),
-        ({"shuffle": True, "cache": True}, {}, "start: a shuffled cache has an order of its own"),
+        (
+            {"shuffle": True, "cache_decoded": True},
+            {},
+            "start: a shuffled cache_decoded has an order of its own",
+        ),
         ({"shuffle": True}, {"records": 8}, "start: 8 of 211 records is within an epoch; set rep"),
         ({"shuffle": True, "repeat": 2}, {"epoch": 2}, "is after the end of 2 epochs"),
     ],

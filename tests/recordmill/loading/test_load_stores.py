@@ -67,7 +67,7 @@ def test_the_order_is_that_of_local_files(store: S3Store, folder, options, compr
         assert steps(data) == steps(local), more
 
 
-@pytest.mark.parametrize("options", [{}, {"cache": True}])
+@pytest.mark.parametrize("options", [{}, {"cache_decoded": True}])
 def test_records_that_are_parsed_one_by_one(store: S3Store, folder, options) -> None:
     options |= {"batch_size": None, "shuffle": True}
     found = [
@@ -140,3 +140,15 @@ def test_damage_is_an_error(store: S3Store, folder) -> None:
 def test_a_place_without_a_dataset_is_an_error(store: S3Store) -> None:
     with pytest.raises(ManifestError, match="bucket"):
         load(store.uri("out"))
+
+
+@pytest.mark.parametrize(("options", "compression"), ORDERS)
+def test_a_cache_serves_later_epochs(
+    store: S3Store, folder, options, compression, tmp_path
+) -> None:
+    uri = store.put_folder(folder / compression, "out")
+    data = load(uri, repeat=2, cache=tmp_path, cache_size="10MB", **options)
+    assert steps(data) == steps(load(folder / compression, repeat=2, **options))
+    store.requests.clear()
+    steps(data)
+    assert not [one for one in store.requests if ".tfrecord" in one.key]

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import recordmill
-from recordmill.errors import StorageError
+from recordmill.errors import ConfigError, StorageError
 from recordmill.format.replaced_datasets import DatasetReplacedError
 from recordmill.reading import reader
 from recordmill.reading.epoch_reader import SourceReader
 from recordmill.reading.reader import DatasetDamagedError, Records
 from recordmill.reading.sequence import EpochSequence
-from recordmill.storage import range_reads, read_ahead, s3_objects, storage_errors
+from recordmill.storage import block_cache, range_reads, read_ahead, s3_objects, storage_errors
 from recordmill.storage.storage_errors import MissingError
 from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
 from tests.s3_store import LASTING, S3Store
@@ -172,3 +172,80 @@ def test_a_replaced_dataset_is_reported(store: S3Store, folder) -> None:
     with pytest.raises(DatasetReplacedError):
         epoch(records)
     assert is_free()
+
+
+def shard_requests(store: S3Store) -> int:
+    return sum(".tfrecord" in one.key for one in store.requests)
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("part", PARTS)
+def test_a_cache_serves_later_epochs(
+    store: S3Store, folder, compression, part, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(block_cache, "BLOCK", 500)
+    uri, expected = store.put_folder(folder / compression, "out"), str(folder / compression)
+    for number in range(3):
+        store.requests.clear()
+        records = recordmill.open(uri, "train", cache=tmp_path, cache_size="1MB")
+        found = epoch(records) if part == "window" else [*map(number_of, records)]
+        assert found == numbers(expected, part)
+        assert (shard_requests(store) > 0) == (number == 0)
+    assert is_free()
+
+
+def test_a_small_cache_never_has_more_bytes_than_its_size(
+    store: S3Store, folder, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(block_cache, "BLOCK", 500)
+    monkeypatch.setattr(block_cache, "_LEAST", 1000)
+    uri = store.put_folder(folder / "none", "out")
+    store.lost_every = 23
+    records = recordmill.open(uri, "train", cache=tmp_path, cache_size=3000)
+    for _ in range(2):
+        assert epoch(records) == numbers(str(folder / "none"), "window")
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert 1000 < sum(path.stat().st_size for path in files) <= 3000
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("part", PARTS)
+def test_a_forged_cache_is_read_from_the_store_again(
+    store: S3Store, folder, compression, part, tmp_path, caplog
+) -> None:
+    """Its blocks have the right hashes, but the records in them do not."""
+    uri = store.put_folder(folder / compression, "out")
+    options = {"cache": tmp_path, "cache_size": 10**7}
+    expected = numbers(str(folder / compression), part)
+
+    def found() -> list[int]:
+        records = recordmill.open(uri, "train", **options)
+        return epoch(records) if part == "window" else [*map(number_of, records)]
+
+    assert found() == expected
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name != "usage":
+            data = bytearray(path.read_bytes()[16:])
+            data[len(data) // 2] ^= 255
+            path.write_bytes(block_cache._sum(path.name, bytes(data)) + data)
+    assert found() == expected
+    assert "is damaged: they are read from the store again" in caplog.text
+    store.requests.clear()
+    assert found() == expected
+    assert shard_requests(store) == 0
+
+
+def test_a_replaced_dataset_is_not_served_from_the_cache(store: S3Store, folder, tmp_path) -> None:
+    uri = store.put_folder(folder / "none", "out")
+    assert len([*recordmill.read(uri, "train", cache=tmp_path)]) == RECORDS
+    other = numbered_dataset(tmp_path / "other", first=1000)
+    store.put_folder(other, "out")
+    found = [number_of(one) for one in recordmill.read(uri, "train", cache=tmp_path)]
+    assert found == [*range(1000, 1000 + RECORDS)]
+
+
+def test_a_cache_needs_a_dataset(folder, tmp_path) -> None:
+    with pytest.raises(ConfigError, match="cache: only files of a dataset can be cached"):
+        recordmill.read(folder / "none" / "train.tfrecord-00000-of-00005", cache=tmp_path)
+    with pytest.raises(ConfigError, match="cache_size applies to a cache"):
+        recordmill.open(folder / "none", cache_size=10**9)
