@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from recordmill.errors import ConfigError, RunError
 from recordmill.job import lock, publishing
 from recordmill.job.input_facts import NO_FACTS, InputFacts
-from recordmill.job.scratch import begin_scratch, with_scratch
+from recordmill.job.scratch import begin_scratch, names_option, with_scratch
 from recordmill.job.staging import FOLDER, Listing, PlanContent, Staging
 from recordmill.notes import Note, join_left_unread
 from recordmill.options.declaration import as_given
@@ -160,6 +160,7 @@ class Job:
                 self.output / FOLDER, is_running=is_running, follows=follows, private=private
             ) as running,
             self.staging.dropped_if_refused(),
+            names_option(self.staging),
         ):
             if running is not None and follow is not None:
                 follow(running)

@@ -12,8 +12,9 @@ import hashlib
 import os
 import stat
 import uuid
+from collections.abc import Iterator
 
-from recordmill.errors import ConfigError
+from recordmill.errors import ConfigError, StorageError
 from recordmill.job.staging import FOLDER, Staging
 from recordmill.option_names import option_name
 from recordmill.storage.files import Location, results_of, shown
@@ -65,6 +66,20 @@ def begin_scratch(staging: Staging) -> None:
     staging.scratch.make_dirs()
     here.write_bytes(mark)
     there.write_bytes(mark)
+
+
+@contextlib.contextmanager
+def names_option(staging: Staging) -> Iterator[None]:
+    """Let errors of the disk for intermediate files name the option that selects another."""
+    try:
+        yield
+    except StorageError as error:
+        if staging.scratch is None or shown(staging.scratch) not in str(error):
+            raise
+        raise type(error)(
+            f"{error}, or choose another folder for intermediate files with"
+            f" {option_name('scratch')}"
+        ) from error
 
 
 def _cache() -> str:

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from recordmill.errors import StorageError
 from recordmill.format.manifest import load
 from recordmill.storage.files import Location
 from tests.image_runs import make, run
@@ -113,6 +114,17 @@ def test_the_folder_is_for_this_user_alone(table, store, tmp_path, capsys):
     (tmp_path / "file").write_bytes(b"")
     assert build(table, store.uri("again"), "--scratch", tmp_path / "file") == 2
     assert f"--scratch {tmp_path / 'file'}: " in capsys.readouterr().err
+
+
+def test_an_error_of_the_disk_names_the_option(table, store, monkeypatch, tmp_path, capsys):
+    def fail(job):
+        raise StorageError(f"cannot write {job.staging.place('spill')}: no space left on device")
+
+    monkeypatch.setattr("recordmill.pipelines.jobs.job.Job._outcome", fail)
+    assert build(table, store.uri("out"), "--scratch", tmp_path / "scratch") == 1
+    err = capsys.readouterr().err
+    assert "no space left on device, or choose another folder for intermediate files" in err
+    assert err.strip().endswith("with --scratch")
 
 
 def test_without_a_cache_folder_the_files_are_in_the_store(table, store, monkeypatch, tmp_path):
