@@ -117,10 +117,10 @@ def test_the_folder_is_for_this_user_alone(table, store, tmp_path, capsys):
 
 
 def test_an_error_of_the_disk_names_the_option(table, store, monkeypatch, tmp_path, capsys):
-    def fail(job):
-        raise StorageError(f"cannot write {job.staging.place('spill')}: no space left on device")
+    def fail(source, staging, **_):
+        raise StorageError(f"cannot write {staging.place('listing')}: no space left on device")
 
-    monkeypatch.setattr("recordmill.pipelines.jobs.job.Job._outcome", fail)
+    monkeypatch.setattr("recordmill.pipelines.jobs.job.list_input", fail)
     assert build(table, store.uri("out"), "--scratch", tmp_path / "scratch") == 1
     err = capsys.readouterr().err
     assert "no space left on device, or choose another folder for intermediate files" in err
