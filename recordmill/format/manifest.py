@@ -342,11 +342,12 @@ def read_manifest(dataset: Location) -> bytes:
 
     Raises:
       ManifestError: the manifest is missing.
+      StorageError: it cannot be read, or the store has no such bucket.
     """
     location = dataset / MANIFEST
     content = location.read_if_exists()
     if content is None:
-        if dataset.is_file():
+        if not dataset.is_dir() and dataset.is_file():
             raise ManifestError(
                 f"no dataset: {shown(dataset)} is a file. recordmill.read reads a TFRecord file,"
                 " and `recordmill adopt` makes a dataset of TFRecord files"

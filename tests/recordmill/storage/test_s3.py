@@ -20,6 +20,7 @@ from recordmill.job.staging import FOLDER
 from recordmill.storage import stores
 from recordmill.storage.files import Location, StorageError
 from recordmill.storage.input_files import open_file
+from recordmill.storage.storage_errors import NoBucketError
 from tests.image_runs import images
 from tests.other_processes import PATIENCE, wait_until
 from tests.paths import DEMO
@@ -205,6 +206,11 @@ def test_a_bucket_that_does_not_exist(option, s3, source, capfd):
         said,
     )
     assert ("the input" in said) == (option == "input")
+
+
+def test_a_dataset_in_a_bucket_that_does_not_exist(s3):
+    with pytest.raises(NoBucketError, match="the store has no such bucket; check its name"):
+        load(Location.parse(s3("out").replace("://bucket/", "://other/")))
 
 
 @pytest.mark.long
