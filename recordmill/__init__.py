@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recordmill.loading.decode import Decode
     from recordmill.loading.loader import load
     from recordmill.pipelines.custom import run
     from recordmill.reading.ordered_records import grain_source
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from recordmill.report.opened_dataset import open  # noqa: A004, as gzip and wave do
 
 __all__ = [
+    "Decode",
     "Records",
     "grain_source",
     "load",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Decode": "recordmill.loading.decode",
     "Records": "recordmill.reading.reader",
     "grain_source": "recordmill.reading.ordered_records",
     "load": "recordmill.loading.loader",

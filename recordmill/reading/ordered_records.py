@@ -18,10 +18,8 @@ from recordmill.errors import ConfigError
 from recordmill.option_checks import expect_whole
 from recordmill.reading.epoch_order import EpochOrder, epoch_order, order_name
 from recordmill.reading.reader import NO_RANDOM_ACCESS, Folder, Records
+from recordmill.reading.samples import BoundTransform, SampleMaker, Transform, bind
 from recordmill.reading.sequence import EpochSequence, State
-from recordmill.tfrecord.typed_records import TypedRecord
-
-Transform = Callable[[TypedRecord], Any]
 
 
 class OrderedRecords(Sequence[Any]):
@@ -37,7 +35,8 @@ class OrderedRecords(Sequence[Any]):
         *,
         epochs: int,
         start: tuple[int, int],
-        transform: Transform | None,
+        transform: BoundTransform | None,
+        has_lists: bool = False,
     ) -> None:
         """Prepare to read.
 
@@ -48,7 +47,7 @@ class OrderedRecords(Sequence[Any]):
         self._sequence = sequence
         self._epochs = epochs
         self._start = start
-        self._transform = transform
+        self._sample = SampleMaker([records], transform, seed=sequence.seed, has_lists=has_lists)
         self._order = self._cached_orders()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class OrderedRecords(Sequence[Any]):
             return self.__getitems__(range(len(self))[index])
         epoch, position = divmod(self._first + self._checked(index), self._sequence.records)
         number = self._order(epoch).record_number(position)
-        return self._sample(number, self.records.payload(number))
+        return self._sample(0, number, self.records.payload(number), epoch, position)
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[Any]:
         """Return several items, whose records are read together."""
@@ -87,7 +86,12 @@ class OrderedRecords(Sequence[Any]):
             chosen = epochs == epoch
             numbers[chosen] = self._order(epoch).record_numbers(positions[chosen])
         payloads = self.records.payloads_at(numbers)
-        return [*map(self._sample, numbers.tolist(), payloads)]
+        return [
+            self._sample(0, *one)
+            for one in zip(
+                numbers.tolist(), payloads, epochs.tolist(), positions.tolist(), strict=True
+            )
+        ]
 
     _getitems = __getitems__  # the name that Grain uses
 
@@ -124,10 +128,6 @@ class OrderedRecords(Sequence[Any]):
 
         return functools.lru_cache(maxsize=2)(order)
 
-    def _sample(self, number: int, payload: bytes) -> Any:
-        record = self.records.decode(payload, number)
-        return record if self._transform is None else self._transform(record)
-
 
 def grain_source(
     dataset: Folder,
@@ -157,7 +157,8 @@ def grain_source(
     epochs: number of epochs of the run, including those before `start`. A large number costs
       nothing; Grain's `repeat` would have every epoch in the same order.
     start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
-    transform: a function from record to item; it must be picklable for worker processes.
+    transform: a function from record to item, or `recordmill.Decode`. For worker processes it must
+      be picklable.
     features: names of the features to return; None for all.
     cache, cache_size: as for `recordmill.read`.
 
@@ -170,6 +171,7 @@ def grain_source(
         another dataset or order, or after the last epoch.
     """
     expect_whole("epochs", epochs, least=1)
+    bound, features = bind(transform, dataset, split, features=features)
     records, sequence = open_for_random_access(
         dataset,
         split,
@@ -184,7 +186,7 @@ def grain_source(
     if epoch >= epochs:
         raise ConfigError(f"start: epoch {epoch} is after the last of {epochs}: increase epochs")
     return OrderedRecords(
-        records, sequence, epochs=epochs, start=(epoch, consumed), transform=transform
+        records, sequence, epochs=epochs, start=(epoch, consumed), transform=bound
     )
 
 

@@ -372,6 +372,11 @@ class Records(Sequence[TypedRecord]):
         """Decode the payload of record `number`; errors name that record."""
         return self._decoded(payload, *self._find(number))
 
+    def raise_damaged(self, number: SupportsIndex, error: ExampleError) -> NoReturn:
+        """Raise DatasetDamagedError for an error in the content of record `number`."""
+        shard, row = self._find(number)
+        self._raise_damaged(self._shards[shard].info.file, row, str(error), error)
+
     def place(self, number: SupportsIndex) -> RecordPlace:
         """Return the place of a record: split, file, number in it, key, label, copy."""
         shard, row = self._find(number)

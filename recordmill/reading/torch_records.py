@@ -7,14 +7,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from recordmill.errors import ConfigError
 from recordmill.option_checks import expect_whole
 from recordmill.reading.epoch_order import host_positions, worker_batches
 from recordmill.reading.epoch_reader import SequenceReader
+from recordmill.reading.samples import BoundTransform, SampleMaker, Transform, bind
 from recordmill.reading.sequence import Datasets, OpenedSequence, State, open_sequence
-from recordmill.tfrecord.typed_records import TypedRecord
 
 try:
     import torch
@@ -24,7 +22,6 @@ except ModuleNotFoundError as error:
         "recordmill.torch_dataset needs PyTorch: install torch; recordmill.read works without it"
     ) from error
 
-Transform = Callable[[TypedRecord], Any]
 Collate = Callable[[list[Any]], Any]
 
 # Items of the shared tensor: the next epoch; epoch and consumed records of the start state;
@@ -47,7 +44,8 @@ class TorchRecords(IterableDataset):
         shard: tuple[int, int],
         batch_size: int | None,
         drop_remainder: bool,
-        transform: Transform | None,
+        transform: BoundTransform | None,
+        seed: int,
         collate: Collate,
     ) -> None:
         self._records = opened.records
@@ -55,7 +53,7 @@ class TorchRecords(IterableDataset):
         self._hosts, self._host = shard
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
-        self._transform = transform
+        self._sample = SampleMaker(opened.records, transform, seed=seed, has_lists=True)
         self._collate = collate
         # In shared memory, so that persistent workers see changes.
         self._shared = torch.zeros(5, dtype=torch.int64).share_memory_()
@@ -172,7 +170,11 @@ class TorchRecords(IterableDataset):
             return worker_batches(positions, batch=size, workers=workers, worker=worker)
 
         reader = SequenceReader(self._records, self._sequence)
-        samples = itertools.starmap(self._sample, reader.read(epoch, batches))
+        places = itertools.chain.from_iterable(batches())
+        samples = (
+            self._sample(*read, epoch, position)
+            for read, position in zip(reader.read(epoch, batches), places, strict=True)
+        )
         items = (
             samples
             if self._batch_size is None
@@ -181,11 +183,6 @@ class TorchRecords(IterableDataset):
         for number, item in enumerate(items, start=1):
             self._next = epoch, consumed + (worker + number * workers) * size * self._hosts
             yield item
-
-    def _sample(self, source: int, number: int, payload: bytes) -> Any:
-        record = self._records[source].decode(payload, number)
-        record = {name: collatable(value) for name, value in record.items()}
-        return record if self._transform is None else self._transform(record)
 
 
 def torch_dataset(
@@ -235,8 +232,8 @@ def torch_dataset(
       take turns with whole batches, so batches do not depend on their number. None yields single
       records, with which workers take turns.
     drop_remainder: leave out the last records of an epoch that do not fill a batch of every host.
-    transform: a function from record to sample, called in the worker. If workers are spawned, it
-      must be a module-level function.
+    transform: a function from record to sample, or `recordmill.Decode`, called in the worker. If
+      workers are spawned, it must be a module-level function.
     collate_fn: a function from a list of samples to a batch; default_collate by default.
     features: names of the features to return; None for all.
     start: a state of `recordmill.position` or `state_dict`, from which any number of hosts and
@@ -261,6 +258,7 @@ def torch_dataset(
     elif drop_remainder or collate_fn is not None:
         name = "drop_remainder" if drop_remainder else "collate_fn"
         raise ConfigError(f"{name} applies to batches: set batch_size")
+    bound, features = bind(transform, dataset, split, features=features)
     opened = open_sequence(
         dataset,
         split,
@@ -280,16 +278,10 @@ def torch_dataset(
         shard=(hosts, index),
         batch_size=batch_size,
         drop_remainder=drop_remainder,
-        transform=transform,
+        transform=bound,
+        seed=seed,
         collate=collate_fn or default_collate,
     )
     if start is not None:
         found.load_state_dict(start)
     return found
-
-
-def collatable(value: Any) -> Any:
-    """Return a value in a form that `default_collate` accepts."""
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return value.tolist()
-    return value

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordmill.option_checks import expect_whole
-from recordmill.reading.ordered_records import OrderedRecords, Transform, open_for_random_access
+from recordmill.reading.ordered_records import OrderedRecords, open_for_random_access
 from recordmill.reading.reader import Folder, Records
+from recordmill.reading.samples import BoundTransform, Transform, bind
 from recordmill.reading.sequence import EpochSequence
-from recordmill.reading.torch_records import collatable
 
 try:
     import torch
@@ -33,9 +33,11 @@ class TorchSource(OrderedRecords):
         sequence: EpochSequence,
         *,
         start: tuple[int, int],
-        transform: Transform | None,
+        transform: BoundTransform | None,
     ) -> None:
-        super().__init__(records, sequence, epochs=1, start=start, transform=transform)
+        super().__init__(
+            records, sequence, epochs=1, start=start, transform=transform, has_lists=True
+        )
         # In shared memory, so that persistent workers see it.
         self._epoch = torch.tensor([start[0]], dtype=torch.int64).share_memory_()
 
@@ -61,11 +63,6 @@ class TorchSource(OrderedRecords):
     def _first(self) -> int:
         epoch, consumed = self._start
         return self.epoch * self._sequence.records + (consumed if self.epoch == epoch else 0)
-
-    def _sample(self, number: int, payload: bytes) -> Any:
-        record = self.records.decode(payload, number)
-        record = {name: collatable(value) for name, value in record.items()}
-        return record if self._transform is None else self._transform(record)
 
 
 def torch_source(
@@ -93,8 +90,8 @@ def torch_source(
       samplers that shuffle.
     order: as for `recordmill.torch_dataset`.
     start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
-    transform: a function from record to sample, called in the worker. If workers are spawned, it
-      must be a module-level function.
+    transform: a function from record to sample, or `recordmill.Decode`, called in the worker. If
+      workers are spawned, it must be a module-level function.
     features: names of the features to return; None for all.
     cache, cache_size: as for `recordmill.read`.
 
@@ -105,6 +102,7 @@ def torch_source(
       ConfigError: an option is invalid, the shards are compressed, or `start` is the state of
         another dataset or order.
     """
+    bound, features = bind(transform, dataset, split, features=features)
     records, sequence = open_for_random_access(
         dataset,
         split,
@@ -116,4 +114,4 @@ def torch_source(
         cache_size=cache_size,
     )
     place = (0, 0) if start is None else sequence.parse(start)
-    return TorchSource(records, sequence, start=place, transform=transform)
+    return TorchSource(records, sequence, start=place, transform=bound)
