@@ -57,6 +57,11 @@ _TOOLS = {
         "report_main",
         "write an HTML page that shows a dataset",
     ),
+    "bench-load": (
+        "recordmill.pipelines.commands.bench_load_command",
+        "bench_load_main",
+        "measure how fast this machine loads a dataset",
+    ),
     "export-transform": (
         "recordmill.pipelines.commands.export_command",
         "export_transform_main",

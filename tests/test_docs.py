@@ -18,6 +18,7 @@ from recordmill.format.manifest import load
 from recordmill.options.declaration import options_of
 from recordmill.pipelines.cli import main
 from recordmill.pipelines.commands import (
+    bench_load_command,
     dataset_commands,
     diff_command,
     export_command,
@@ -47,6 +48,7 @@ CONFIGS = {
     "inspect": dataset_commands.InspectConfig,
     "diff": diff_command.DiffConfig,
     "report": report_command.ReportPageConfig,
+    "bench-load": bench_load_command.BenchLoadConfig,
     "export-transform": export_command.ExportConfig,
     "export-index": export_index_command.ExportIndexConfig,
     "status": flink_commands.StatusConfig,

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
 import recordmill
+from recordmill.reading.loading_speed import LoadingTask, installed, measure
 from tests.reading_page import pictures_dataset
 
 RECORDS = 70
@@ -68,3 +69,12 @@ def test_grain_has_the_batches_of_load(folder, wanted) -> None:
         data = grain.MapDataset.source(source).batch(8).to_iter_dataset()
         found += [*data.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))]
     expect_equal(found, wanted)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_bench_load_measures_torch(folder, workers) -> None:
+    task = LoadingTask(
+        dataset=str(folder), split="train", batch_size=8, image_size=None, seconds=1e-6
+    )
+    assert "torch_dataset" in installed()
+    assert measure("torch_dataset", workers, task).records >= 8
