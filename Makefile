@@ -18,6 +18,7 @@ FLINK := build/flink/stamp
 FLINK_VERSION := 1.19.3
 OPERATOR := build/flink-kubernetes-operator-api.jar
 PEERS := build/peers/stamp
+TORCH_PEERS := build/torch-peers/stamp
 TFT := build/tft/stamp
 # One test process more than there are cores, as tests wait for disks and for processes that they start.
 WORKERS = $$(( $$(getconf _NPROCESSORS_ONLN) + 1 ))
@@ -127,7 +128,7 @@ lint: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tests.api_page
 
-bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
+bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS) $(TORCH_PEERS)
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.images --shards
 	$(BIN)/python -m benchmarks.input_forms
@@ -140,6 +141,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS)
 	$(BIN)/python -m benchmarks.reuse
 	$(BIN)/python -m benchmarks.resume
 	$(BIN)/python -m benchmarks.loading
+	$(BIN)/python -m benchmarks.loading --torch
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.values
 	$(BIN)/python -m benchmarks.shuffle
@@ -216,7 +218,7 @@ flink: $(FLINK)
 
 flink-job-server: $(JOB_SERVER)
 
-peers: $(PEERS)
+peers: $(PEERS) $(TORCH_PEERS)
 
 prism: $(PRISM)
 
@@ -337,6 +339,15 @@ $(PEERS): | $(CORE)
 	    'tensorflow-transform>=1.21,<1.22' 'datasets>=5,<6' 'tokenizers>=0.21,<1' \
 	    'apache-beam>=2.77,<2.78' 'tensorflow>=2.21,<2.22' \
 	    'tfrecord>=1.14,<2' 'pillow>=12,<13' 'opencv-python-headless>=4.10,<6'
+	@touch $@
+
+# Who benchmarks.loading --torch compares with; recordmill runs there, too. 5 GB on disk.
+$(TORCH_PEERS): | $(CORE)
+	rm -rf build/torch-peers
+	$(BIN)/python -m venv --without-pip build/torch-peers
+	$(INSTALL) build/torch-peers/bin/python --editable . \
+	    torch==2.15.0 torchvision==0.29.2 grain==0.2.18 webdataset==1.0.2 \
+	    mosaicml-streaming==0.13.0 litdata==0.2.76
 	@touch $@
 
 # Flink's programs come with its Python package; nothing of that package is imported.

@@ -2,6 +2,7 @@
 
     python -m benchmarks.loading                         20,000 pictures, 5 epochs by each
     python -m benchmarks.loading --pictures 400 --runs 1 --only ours,naive
+    python -m benchmarks.loading --torch                 those for PyTorch and Grain
 
 The pictures are copies of real photos, 224x224, written by `recordmill images` before the clock
 runs. Every epoch is a process of its own, in alternation; a first round, which is not counted,
@@ -23,7 +24,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.contest import Contender, add_options
 from benchmarks.images import copy_photos
-from benchmarks.measure import PEERS, FailedError, bar, machine, python, run, two_cores
+from benchmarks.measure import PEERS, TORCH_PEERS, FailedError, bar, machine, python, run, two_cores
 
 _SIDE = 224  # pixels
 _SHARDS = 8
@@ -32,6 +33,8 @@ _SHARDS = 8
 _LOAD_BAR = 0.95  # pictures/s of recordmill.load, over those of the fastest
 _READ_BAR = 1.8  # records/s of recordmill.read, over those of PyPI's tfrecord
 _OPEN_BAR = 50  # microseconds to read a record by its number, at most
+_TORCH_BAR = 1  # pictures/s of torch_dataset, over those of the fastest peer
+_GRAIN_BAR = 0.9  # records/s of grain_source, over those of ArrayRecord
 
 
 def _contender(name: str, what: str, interpreter: str | pathlib.Path = sys.executable) -> Contender:
@@ -56,6 +59,34 @@ _READERS = (
 )
 
 
+def _torch_contender(name: str, what: str) -> Contender:
+    def command(dataset: pathlib.Path, formats: pathlib.Path) -> list[str]:
+        arguments = ("benchmarks.peers.torch_roads", name, dataset, formats)
+        return python(*arguments, interpreter=TORCH_PEERS)
+
+    return Contender(name=name, what=what, command=command)
+
+
+_TORCH = (
+    _torch_contender("torch_dataset", "recordmill.torch_dataset with Decode"),
+    _torch_contender("torch_dataset_pillow", "the same, decoded by Pillow"),
+    _torch_contender("webdataset", "WebDataset, Pillow"),
+    _torch_contender("webdataset_simplejpeg", "WebDataset, simplejpeg"),
+    _torch_contender("image_folder", "torchvision's ImageFolder"),
+    _torch_contender("mosaic", "MosaicML streaming, Pillow"),
+    _torch_contender("litdata", "litData, Pillow"),
+)
+_RANDOM = tuple(
+    _torch_contender(f"{name}_{how}", f"{what}, {words}")
+    for how, words in (
+        ("single", "records at random"),
+        ("batched", "batches of records at random"),
+        ("grain", "shuffled by Grain, 16 threads"),
+    )
+    for name, what in (("grain_source", "recordmill.grain_source"), ("array_record", "ArrayRecord"))
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Epoch:
     """Seconds to the `first` batch, to the `last`, to the end (`wall`), and of `cpu`."""
@@ -67,13 +98,21 @@ class Epoch:
 
 
 def epochs(
-    contenders: Sequence[Contender], dataset: pathlib.Path, *, records: int, runs: int
+    contenders: Sequence[Contender],
+    dataset: pathlib.Path,
+    formats: pathlib.Path,
+    *,
+    records: int,
+    runs: int,
 ) -> dict[str, list[Epoch]]:
-    """Reads the dataset by everybody in turn. Raises FailedError where records were missed."""
+    """Reads the dataset by everybody in turn. formats: folder of those of peers.
+
+    Raises FailedError where records were missed.
+    """
     found: dict[str, list[Epoch]] = {contender.name: [] for contender in contenders}
     for number in range(runs + 1):
         for contender in contenders:
-            ended = run(contender.command(dataset, dataset), memory=False)
+            ended = run(contender.command(dataset, formats), memory=False)
             measured = json.loads(ended.output.splitlines()[-1])
             if measured.pop("records") != records:
                 raise FailedError(f"{contender.name} read {measured}, expected {records} records")
@@ -121,6 +160,14 @@ def bars(found: Mapping[str, Sequence[Epoch]], records: int) -> list[str]:
     if "at_random" in rates:
         got = 1e6 / rates["at_random"]
         lines.append(bar("µs a record by its number", got, at_most=_OPEN_BAR))
+    peers = [rates[one.name] for one in _TORCH[2:] if one.name in rates]
+    if "torch_dataset" in rates and peers:
+        got = rates["torch_dataset"] / max(peers)
+        lines.append(bar("torch_dataset / the fastest peer", got, at_least=_TORCH_BAR))
+    for mine, theirs in zip(_RANDOM[::2], _RANDOM[1::2], strict=True):
+        if {mine.name, theirs.name} <= rates.keys():
+            got = rates[mine.name] / rates[theirs.name]
+            lines.append(bar(f"{mine.what} / ArrayRecord", got, at_least=_GRAIN_BAR))
     return lines
 
 
@@ -129,7 +176,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pictures", type=int, default=20_000)
-    add_options(parser, [*_LOADERS, *_READERS])
+    with_torch = "--torch" in sys.argv
+    parser.add_argument("--torch", action="store_true", help="loaders for PyTorch and Grain")
+    add_options(parser, [*_TORCH, *_RANDOM] if with_torch else [*_LOADERS, *_READERS])
     arguments = parser.parse_args()
     two_cores()
     print(machine())
@@ -139,8 +188,11 @@ def main() -> None:
         places = ("--input", source, "--output", dataset, "--splits", "train=1", "--quiet")
         options = ("--size", _SIDE, "--num-shards", _SHARDS)
         run(python("recordmill", "images", *places, *options), memory=False)
-        records = arguments.pictures
-        found = epochs(arguments.only, dataset, records=records, runs=arguments.runs)
+        records, formats = arguments.pictures, pathlib.Path(folder, "formats")
+        if with_torch:
+            prepare = ("benchmarks.peers.torch_roads", "prepare", dataset, formats)
+            run(python(*prepare, interpreter=TORCH_PEERS), memory=False)
+        found = epochs(arguments.only, dataset, formats, records=records, runs=arguments.runs)
     print(f"\n{records} pictures, {arguments.runs} epochs by each in alternation\n")
     print(table(arguments.only, found, records=records))
     print(*["", *bars(found, records)], sep="\n", flush=True)

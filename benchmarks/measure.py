@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 PHOTOS = DATA / "clothing"  # at their original size, about 400x533
 PEERS = ROOT / "build" / "peers" / "bin" / "python"  # has the libraries of others (`make peers`)
+TORCH_PEERS = ROOT / "build" / "torch-peers" / "bin" / "python"  # those for PyTorch, and recordmill
 
 _INTERVAL = 0.1  # seconds between two looks at the memory, at least
 _SHARE = 0.02  # of one core, that looking takes at most
