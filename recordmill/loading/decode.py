@@ -58,7 +58,20 @@ class Decode:
             image_size=parse_image_size(self.image_size),
             augment=frozenset(parse_names(self.augment)),
             normalize=self.normalize,
-            **_UNUSED,
+            # Options of batches and epochs:
+            batch_size=None,
+            shuffle=False,
+            seed=0,
+            order=None,
+            repeat=False,
+            class_weights=False,
+            padding="pad",
+            pad_to=None,
+            bucket_boundaries=None,
+            drop_remainder=False,
+            cache_decoded=False,
+            shard=None,
+            start=0,
         )
         selection = select(manifest, options)
         for name in selection.images:
@@ -75,13 +88,6 @@ class Decode:
             classes=len(manifest.labels),
             label_offset=manifest.label_offset,
         )
-
-
-_UNUSED: dict[str, Any] = {  # options of batches and epochs
-    "batch_size": None, "pad_to": None, "shuffle": False, "seed": 0, "order": None, "repeat": False,
-    "class_weights": False, "padding": "pad", "bucket_boundaries": None, "drop_remainder": False,
-    "cache": False, "shard": None, "start": 0,
-}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -191,10 +191,10 @@ _LOADERS: dict[str, Callable[[LoadingTask, int], Speed]] = {
 
 def _counted(batch: list[Any]) -> tuple[int, Any]:
     """Return the number of samples, and the batch; values of different lengths stay a list."""
-    from torch.utils.data import default_collate
+    from recordmill.reading.torch_records import collate
 
     try:
-        return len(batch), default_collate(batch)
+        return len(batch), collate(batch)
     except (RuntimeError, TypeError):
         return len(batch), batch
 

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, RandomSampler, default_collate
 import recordmill
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import ManifestError
+from recordmill.reading.torch_records import collate
 from recordmill.tfrecord.decode import decode_example
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, flowers, make_dataset
@@ -164,6 +165,30 @@ def test_default_collate_takes_it(numbered) -> None:
     assert batch["size"].dtype == torch.float32
     assert batch["size"].tolist() == [[1, 2, 0], [1, 2, 1], [1, 2, 2]]
     assert batch["words"] == [(b"a", b"a", b"a"), (b"b0", b"b1", b"b2")]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "int64", "float32", "bool"])
+def test_batches_are_those_of_default_collate(dtype) -> None:
+    samples = [
+        {
+            "array": np.full((2, 3), number, dtype),
+            "pair": (np.full(4, number, dtype), np.dtype(dtype).type(number)),
+            "text": b"%d" % number,
+            "list": [number, 2.0],
+            "names": ["a", "b"],
+        }
+        for number in range(3)
+    ]
+    found, wanted = collate(samples), default_collate(samples)
+    assert repr(found) == repr(wanted)
+    assert found["array"].dtype == wanted["array"].dtype
+    images, texts = collate([(one["array"], one["text"]) for one in samples])
+    assert torch.equal(images, found["array"])
+    assert [*texts] == found["text"]
+    for size in (2, 3):
+        samples[size - 1]["array"] = np.zeros((2, size + 1), dtype)
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        collate(samples)
 
 
 def padded(record: dict) -> dict:
