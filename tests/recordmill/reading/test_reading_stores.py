@@ -249,3 +249,24 @@ def test_a_cache_needs_a_dataset(folder, tmp_path) -> None:
         recordmill.read(folder / "none" / "train.tfrecord-00000-of-00005", cache=tmp_path)
     with pytest.raises(ConfigError, match="cache_size applies to a cache"):
         recordmill.open(folder / "none", cache_size=10**9)
+
+
+def test_items_of_grain_are_those_of_local_files(store: S3Store, folder, tmp_path) -> None:
+    uri, options = store.put_folder(folder / "none", "out"), {"shuffle": True, "seed": SEED}
+    store.lost_every = 19
+    there = recordmill.grain_source(uri, "train", cache=tmp_path, cache_size=10**7, **options)
+    here = recordmill.grain_source(folder / "none", "train", **options)
+    wanted = range(0, RECORDS, 2)
+    expected = [*map(number_of, here.__getitems__(wanted))]
+    for _ in range(2):
+        assert [*map(number_of, there.__getitems__(wanted))] == expected
+    assert number_of(there[17]) == number_of(here[17])
+    assert is_free()
+
+
+def test_a_manifest_that_cannot_be_read_is_one_sentence(store: S3Store, folder) -> None:
+    uri = store.put_folder(folder / "none", "out")
+    store.faults["bucket/out/dataset.json"] = ("denied", 1000)
+    with pytest.raises(StorageError, match=r"cannot read s3://bucket/out/dataset\.json") as caught:
+        recordmill.open(uri)
+    assert "\n" not in str(caught.value)
