@@ -13,12 +13,15 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import multiprocessing
+import os
 import pathlib
 import random
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
@@ -232,6 +235,7 @@ def _sizes(batches: Any) -> Iterator[int]:
 def main(name: str, dataset: str, folder: str) -> None:
     if name == "prepare":
         prepare(pathlib.Path(dataset), pathlib.Path(folder))
+        _end_helpers()
         return
     _import(name)
     cpu, started = _cpu(), time.perf_counter()
@@ -242,7 +246,17 @@ def main(name: str, dataset: str, folder: str) -> None:
         records += size
     found = {"records": records, "first": first, "last": last}
     found |= {"wall": time.perf_counter() - started, "cpu": _cpu() - cpu}
-    print(json.dumps(found))
+    _end_helpers()
+    print(json.dumps(found), flush=True)
+    os._exit(0)  # some libraries print when the interpreter ends
+
+
+def _end_helpers() -> None:
+    """End processes of the libraries, such as for shared memory, that would end after this one."""
+    for child in multiprocessing.active_children():
+        child.terminate()
+        child.join()
+    resource_tracker._resource_tracker._stop()
 
 
 def _cpu() -> float:
