@@ -148,7 +148,7 @@ bench: $(DEV) $(FLINK) $(JOB_SERVER) $(PEERS) $(TORCH_PEERS)
 	$(BIN)/python -m benchmarks.flink
 	$(BIN)/python -m benchmarks.cluster
 
-soak: $(DEV) $(FLINK) $(JOB_SERVER)
+soak: $(DEV) $(FLINK) $(JOB_SERVER) $(TORCH)
 	$(MAKE) test-others
 	$(MAKE) test-fast PYTHON=python3.12 VENV=build/py312
 	RECORDMILL_BEAM_PATCHES=0 $(MAKE) test-fast PYTHON=python3.13 VENV=build/py313
@@ -156,6 +156,7 @@ soak: $(DEV) $(FLINK) $(JOB_SERVER)
 	$(BIN)/python -m tests.golden --workers 2
 	$(BIN)/python -m tests.soak.sameness
 	$(BIN)/python -m tests.soak.kills
+	PYTHONPATH=$(CURDIR)/build/torch:$(CURDIR)/build/grain $(BIN)/python -m tests.soak.training
 	$(BIN)/python -m tests.soak.publishing
 	$(BIN)/python -m tests.soak.power
 	$(BIN)/python -m tests.soak.faults

@@ -72,6 +72,9 @@ class Decode:
             cache_decoded=False,
             shard=None,
             start=0,
+            filter=None,
+            temperature=None,
+            until=None,
         )
         selection = select(manifest, options)
         for name in selection.images:

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.reading import epoch_order
+from recordmill.reading.mixture_schedule import WINDOW, MixtureSchedule, SourceTables
 
 
 def _constant(value: int) -> Any:
@@ -65,3 +66,33 @@ def full_order(records: int, keys: Sequence[Any], positions: Any) -> Any:
         (permuted(tf.bitcast(positions, tf.uint64)),),
     )
     return tf.bitcast(found, tf.int64)
+
+
+def are_kept(bits: Any, numbers: Any) -> Any:
+    """Return whether a filter keeps records: bool[n]. bits: uint8[records / 8]."""
+    found = tf.bitwise.right_shift(tf.gather(bits, numbers // 8), tf.cast(numbers % 8, tf.uint8))
+    return tf.bitwise.bitwise_and(found, tf.constant(1, tf.uint8)) > 0
+
+
+def mixture_sources(schedule: MixtureSchedule, positions: Any) -> Any:
+    """Return the sources at positions of a mixture: int64[n]."""
+    windows, places = positions // WINDOW, positions % WINDOW
+    found = tf.gather(tf.constant(schedule.pattern), places)
+    line = (found - schedule.sources) * WINDOW + windows % WINDOW
+    in_slot = tf.searchsorted(tf.constant(schedule.ends), line, side="right", out_type=tf.int64)
+    return tf.where(found < schedule.sources, found, in_slot)
+
+
+def mixture_positions(tables: SourceTables, indices: Any) -> Any:
+    """Return the positions of a source's records: int64[n]."""
+    repeats, rest = indices // tables.part, indices % tables.part
+    before = tf.constant(tables.before)
+    windows = tf.searchsorted(before, rest, side="right", out_type=tf.int64) - 1
+    rank = rest - tf.gather(before, windows)
+    slot_rank = tf.gather(tf.constant(tables.slot_rank), windows)
+    place = tf.where(
+        rank == slot_rank,
+        tf.gather(tf.constant(tables.slot), windows),
+        tf.gather(tf.constant(tables.places), rank - tf.cast(rank > slot_rank, tf.int64)),
+    )
+    return (repeats * WINDOW + windows) * WINDOW + place

@@ -12,23 +12,25 @@ from recordmill.loading.options import (
     Normalize,
     Padding,
     parse_boundaries,
-    parse_datasets,
     parse_image_size,
     parse_names,
     parse_shard,
 )
 from recordmill.loading.sources import open_datasets
-from recordmill.reading.reader import Folder
+from recordmill.reading.sequence import Datasets
 
 
 def load(
-    dataset: Folder | Mapping[Folder, float],
+    dataset: Datasets,
     split: str = "train",
     *,
     batch_size: int | None = None,
     shuffle: bool = False,
     seed: int = 0,
     order: str | None = None,
+    filter: Any = None,  # noqa: A002, as in pyarrow
+    temperature: float | None = None,
+    until: str | None = None,
     repeat: bool | int = False,
     inputs: str | Sequence[str] | None = None,
     label: str | None = None,
@@ -58,9 +60,11 @@ def load(
     dictionary of all features. If records may have several labels, y is float32[classes] with a 1
     for each of them; with padding="ragged" and without one_hot their numbers, int64[labels].
 
-    dataset: the folder of a dataset, a path or a URI such as `s3://bucket/out`; or {folder: weight}
-      for several datasets with equal features and classes, which are sampled by these weights in an
-      endless dataset.
+    dataset: the folder of a dataset, a path or a URI such as `s3://bucket/out`. A mixture of
+      several with equal features and classes is {folder: weight}, or a list of folders, whose
+      weights are their numbers of records. Any 1,000 consecutive records of a mixture have the
+      shares of the weights, to within one record; each source is read in its own order, epoch after
+      epoch.
     batch_size: records per batch; the last batch of an epoch may have fewer. None: single records.
     shuffle: another order in every epoch, which is a function of the dataset, the seed and the
       epoch, and does not depend on hosts, batch size or framework. Without it records have the
@@ -68,6 +72,12 @@ def load(
     order: `windowed`, the default of `shuffle`, reads blocks of files in another order and shuffles
       the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
       which is read by its offset; not for gzip.
+    filter: an expression of `pyarrow.compute` over the columns of the index, such as
+      `pc.field("label") == "cat"`. Only records for which it is true are read.
+    temperature: of a list of datasets: their weights are their numbers of records to the power
+      1 / temperature.
+    until: the end of an epoch of a mixture: `first_exhausted`, when all records of one source were
+      read, or `all_exhausted`, when those of every source were. None: it has no end.
     repeat: number of epochs; True for an endless dataset. Batches never span two epochs.
     inputs: the features that make up x: one name for the value itself, several for a dictionary.
     label: the feature that is y, if it is not the class.
@@ -134,6 +144,9 @@ def load(
         ),
         shard=parse_shard(shard),
         start=start,
+        filter=filter,
+        temperature=temperature,
+        until=until,
     )
     try:
         import tensorflow as tf
@@ -144,14 +157,14 @@ def load(
         ) from error
     from recordmill.loading.pipeline import Pipeline
 
-    datasets = open_datasets(
-        parse_datasets(dataset),
+    sources, sequence = open_datasets(
+        dataset,
         options,
         verify=verify,
         max_record_bytes=max_record_bytes,
         cache=cache,
         cache_size=cache_size,
     )
-    pipeline = Pipeline(options, datasets, is_mix=isinstance(dataset, Mapping))
+    pipeline = Pipeline(options, sources, sequence)
     # No step contains Python control flow for AutoGraph, whose conversion would take a second.
     return tf.autograph.experimental.do_not_convert(pipeline.dataset)()

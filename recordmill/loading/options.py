@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from recordmill.errors import ConfigError
 from recordmill.format.split_names import TRAIN
 from recordmill.option_checks import expect_some_of, expect_whole, split_list
-from recordmill.storage.files import Location
 
 Padding = Literal["pad", "ragged"]
 Normalize = Literal["unit", "signed", "imagenet"]
@@ -48,6 +46,9 @@ class LoadOptions:
     cache_decoded: bool | str
     shard: tuple[int, int] | None
     start: int | Mapping[str, Any]
+    filter: Any
+    temperature: float | None
+    until: str | None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "pad_to"):
@@ -88,6 +89,16 @@ class LoadOptions:
             raise ConfigError(
                 "order contradicts cache_decoded, which is read in sequence and shuffled in a"
                 " buffer: leave one of them out"
+            )
+        if self.until is not None and self.cache_decoded:
+            raise ConfigError(
+                "until contradicts cache_decoded, of which each host has its own part: leave one of"
+                " them out"
+            )
+        if self.filter is not None and self.class_weights:
+            raise ConfigError(
+                "class_weights contradicts filter: the weights are those of all records of train;"
+                " leave one of them out"
             )
         if self.as_supervised is False and (self.one_hot or self.class_weights or self.label):
             raise ConfigError(
@@ -180,21 +191,3 @@ def parse_boundaries(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigError(f"bucket_boundaries: expected lengths, such as [32, 64], got {value!r}")
     return tuple(value)
-
-
-def parse_datasets(dataset: Any) -> dict[Any, float]:
-    """Return {folder: weight}, given as such or as a single folder."""
-    if isinstance(dataset, str | os.PathLike | Location):
-        return {dataset: 1.0}
-    if not isinstance(dataset, Mapping):
-        raise ConfigError(
-            f"expected the folder of a dataset, or several with their weights, such as"
-            f" {{'out/': 3, 'other/': 1}}; got {dataset!r}"
-        )
-    weights = {place: float(weight) for place, weight in dataset.items()}
-    if not weights or not all(0 < weight < float("inf") for weight in weights.values()):
-        raise ConfigError(
-            "expected a weight above 0 for each dataset, such as {'out/': 3, 'other/': 1}, got"
-            f" {dataset!r}"
-        )
-    return weights

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -28,6 +30,7 @@ from recordmill.loading.sources import LoadedDataset, mixed_class_weights
 from recordmill.loading.steps import EpochSteps
 from recordmill.loading.store_stream import StoreStream
 from recordmill.reading import epoch_order
+from recordmill.reading.sequence import ENDLESS_EPOCHS, AnySequence, MixtureSequence
 
 _PARALLEL = min(len(os.sched_getaffinity(0)), 16)  # more parallel batches would take more memory
 _PREFETCH = 2  # elements prepared ahead of the training step
@@ -42,58 +45,80 @@ class Pipeline:
     """
 
     def __init__(
-        self, options: LoadOptions, sources: Sequence[LoadedDataset], *, is_mix: bool
+        self, options: LoadOptions, sources: Sequence[LoadedDataset], sequence: AnySequence
     ) -> None:
         first = sources[0]
         self._options = options
         self._sources = sources
-        self._is_mix = is_mix
+        self._sequence = sequence
         self._selection = first.selection
         self._features = first.selection.parsed
         self._is_jpeg = all(one.manifest.options.get("image_format") == "jpeg" for one in sources)
         self._parse = parse.make_parser(self._features)
-        weights = mixed_class_weights(sources, options.split) if options.class_weights else None
+        weights = None
+        if options.class_weights:
+            weights = mixed_class_weights(sources, sequence, options.split)
+        has_padding = options.shard is not None and not options.drop_remainder
         self._elements = Elements(
             selection=first.selection,
             options=options,
-            records=first.layout.records,
-            has_padding=options.shard is not None and not options.drop_remainder and not is_mix,
+            records=sequence.records or 0,
+            has_padding=has_padding and sequence.records is not None,
             classes=len(first.manifest.labels),
             label_offset=first.manifest.label_offset,
             class_weights=weights,
         )
-        self._hosts, self._host = options.shard or (1, 0)
-        self._seed_key = first.layout.seed_key(options.seed)
-        self._steps = EpochSteps(options, sources, is_mix=is_mix)
+        hosts, host = options.shard or (1, 0)
+        self._turns = stream.HostTurns(hosts=hosts, host=host)
+        self._seed_key = first.sequence.layout.seed_key(options.seed)
+        self._steps = EpochSteps(options, sequence, place=first.place)
         self._steps.check_endless()
-        self._streams = [self._stream(source) for source in sources]
+        self._start = self._steps.start()
+        self._streams = [self._stream(number) for number in range(len(sources))]
         self._cached: list[Any] = []
 
-    def _stream(self, source: LoadedDataset) -> stream.EpochStream | StoreStream:
-        order = "stored" if self._options.cache_decoded else source.order
-        seed, shard = self._options.seed, (self._hosts, self._host)
+    @property
+    def _is_endless(self) -> bool:
+        """True if an epoch has no end."""
+        return self._sequence.records is None
+
+    def _stream(self, number: int) -> stream.SourceStream:
+        """Return the records of a source."""
+        source, sequence = self._sources[number], self._sequence
+        turns, start, order = self._turns, self._start, source.sequence.order
+        if self._options.cache_decoded:
+            start, order = (0, 0), "stored"
+        elif isinstance(sequence, MixtureSequence):
+            start = sequence.source_place(number, *self._start)
+            turns = dataclasses.replace(
+                turns,
+                tables=sequence.schedule.source_tables(number),
+                source_epochs=int(sequence.source_epochs[number]),
+            )
+        one = dataclasses.replace(source.sequence, order=order)
         if source.records is not None:
-            return StoreStream(source.records, order=order, seed=seed, shard=shard)
-        return stream.EpochStream(source, order=order, seed=seed, shard=shard)
+            return StoreStream(source.records, one, turns=turns, start=start)
+        return stream.EpochStream(source, one, turns=turns, start=start)
 
     def dataset(self) -> Any:
         """Return the dataset."""
         options = self._options
-        first, consumed = self._steps.start()
+        first, consumed = self._start
         if options.cache_decoded:
             pairs = zip(self._sources, self._streams, strict=True)
             self._cached = [self._cache(source, one) for source, one in pairs]
-        if self._is_mix or options.shuffle or options.augment or options.repeat or options.start:
+        is_mixture = isinstance(self._sequence, MixtureSequence)
+        if is_mixture or options.shuffle or options.augment or options.repeat or options.start:
             data = stream.epochs(
                 self._epoch,
-                repeat=False if self._is_mix else options.repeat,
+                repeat=False if self._is_endless else options.repeat,
                 epoch=first,
                 consumed=consumed,
             )
         else:
             nothing = tf.constant(0, tf.int64)
             data = self._epoch(nothing, nothing)
-        if self._is_mix or options.bucket_boundaries is None:
+        if self._is_endless or options.bucket_boundaries is None:
             length = self._steps.length(first, consumed)
             size = tf.data.INFINITE_CARDINALITY if length is None else length
             data = data.apply(tf.data.experimental.assert_cardinality(size))
@@ -102,26 +127,17 @@ class Pipeline:
     def _epoch(self, epoch: Any, consumed: Any) -> Any:
         """Return a dataset of the batches (or records) of one epoch.
 
-        epoch: int64[], its number; of a mixture, that of the iteration.
+        epoch: int64[], its number.
         consumed: int64[], records that all hosts have consumed.
         """
         options = self._options
-        seed = self._seed(epoch) if self._is_mix or options.augment else None
-        if self._is_mix:
-            weights = [one.weight for one in self._sources]
-            several = [
-                lambda epoch, number=number: self._records(number, epoch, tf.zeros([], tf.int64))
-                for number in range(len(self._sources))
-            ]
-            records = stream.mix(several, weights, run=epoch, seed=seed).skip(consumed)
-            first, every = consumed, 1
-        else:
-            records = self._records(0, epoch, consumed)
-            first, every = self._streams[0].first_position(consumed), self._hosts
+        seed = self._seed(epoch) if options.augment else None
+        records = self._records(epoch, consumed)
         # Numbering takes a noticeable part of the time of small records.
         is_numbered = bool(options.augment) or self._elements.has_padding
         if is_numbered:
-            positions = tf.data.Dataset.range(first, tf.int64.max, every)
+            first = self._turns.first(consumed)
+            positions = tf.data.Dataset.range(first, tf.int64.max, self._turns.hosts)
             records = tf.data.Dataset.zip((positions, records))
         in_batches = options.batch_size is not None and self._is_parsed_in_batches
         make: Callable[..., Any] = self._batch if in_batches else self._element
@@ -140,32 +156,58 @@ class Pipeline:
         keys = graph_order.epoch_keys(self._seed_key, epoch)
         return tf.bitcast(keys[epoch_order.AUGMENTATIONS], tf.int64)
 
-    def _records(self, number: int, epoch: Any, consumed: Any) -> Any:
+    def _records(self, epoch: Any, consumed: Any) -> Any:
         """Return a dataset of the payloads of an epoch, or of cached features, with padding."""
-        options, source, read = self._options, self._sources[number], self._streams[number]
-        if not options.cache_decoded:
-            records = read.epoch(epoch, consumed)
+        options, hosts = self._options, self._turns.hosts
+        if isinstance(self._sequence, MixtureSequence):
+            records = self._mixed(self._sequence, epoch, consumed)
+        elif options.cache_decoded:
+            records = self._from_cache(0, epoch).skip(self._turns.first(consumed) // hosts)
         else:
-            records = self._cached[number]
-            if options.shuffle:
-                records = records.shuffle(
-                    stream.cache_buffer(source.layout),
-                    seed=self._seed(epoch),
-                    reshuffle_each_iteration=False,
-                )
-            records = records.skip((read.first_position(consumed) - self._host) // self._hosts)
-        if self._is_mix or self._hosts == 1:
+            records = self._streams[0].epoch(epoch, consumed)
+        if hosts == 1 or self._sequence.records is None:
             return records
-        left = source.layout.records - consumed
+        left = self._sequence.records - consumed
         if options.drop_remainder:
-            return records.take(left // self._hosts)
-        padding = read.padding()
+            return records.take(left // hosts)
+        padding = self._streams[0].padding()
         records = records.concatenate(
             padding.map(self._decode) if options.cache_decoded else padding
         )
-        return records.take(-(-left // self._hosts))
+        return records.take(-(-left // hosts))
 
-    def _cache(self, source: LoadedDataset, read: stream.EpochStream | StoreStream) -> Any:
+    def _mixed(self, sequence: MixtureSequence, epoch: Any, consumed: Any) -> Any:
+        """Return a dataset of this host's records of a mixture."""
+        turns = self._turns
+        if not self._options.cache_decoded:
+            streams = [one.of_mixture(epoch, consumed) for one in self._streams]
+            first, skipped = turns.first(consumed), 0
+        else:
+            # Each host mixes its own part of each source, in an order of its own.
+            epochs = tf.data.Dataset.range(epoch * ENDLESS_EPOCHS, (epoch + 1) * ENDLESS_EPOCHS)
+            streams = [
+                epochs.flat_map(functools.partial(self._from_cache, number))
+                for number in range(len(self._sources))
+            ]
+            first, skipped = tf.constant(0, tf.int64), consumed // turns.hosts
+            turns = stream.HostTurns(hosts=1, host=0)
+        records = stream.mix(
+            sequence.schedule, streams, turns=turns, first=first, stop=sequence.records
+        )
+        return records.skip(skipped)
+
+    def _from_cache(self, number: int, epoch: Any) -> Any:
+        """Return a dataset of cached features, in the order of an epoch."""
+        records = self._cached[number]
+        if not self._options.shuffle:
+            return records
+        return records.shuffle(
+            stream.cache_buffer(self._sources[number].sequence.layout),
+            seed=self._seed(epoch),
+            reshuffle_each_iteration=False,
+        )
+
+    def _cache(self, source: LoadedDataset, read: stream.SourceStream) -> Any:
         """Return a cached dataset of the features of records, in the order of the files."""
         nothing = tf.constant(0, tf.int64)
         decoded = read.epoch(nothing, nothing).map(self._decode, num_parallel_calls=_PARALLEL)
@@ -178,6 +220,7 @@ class Pipeline:
         """Return a digest of everything that influences the content of a source's cache."""
         what = (
             *(source.manifest.digest, source.split, self._options.shard),
+            source.sequence.kept and source.sequence.kept.digest,
             *(sorted(self._features.items()),),
             *(self._options.image_size, tf.__version__),
         )

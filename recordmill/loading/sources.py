@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.format.manifest import Manifest, Shard, class_weights, load
@@ -14,15 +15,24 @@ from recordmill.loading.options import LoadOptions
 from recordmill.loading.selection import Selection, select
 from recordmill.loading.shard_files import check_files, check_sizes, shards_of
 from recordmill.option_names import option_name
-from recordmill.reading.epoch_order import OrderLayout, OrderName, order_layout, order_name
-from recordmill.reading.reader import Folder, Records
+from recordmill.reading.epoch_order import order_name
+from recordmill.reading.kept_records import kept_records
+from recordmill.reading.reader import Records
+from recordmill.reading.sequence import (
+    AnySequence,
+    EpochSequence,
+    MixtureSequence,
+    is_mixture,
+    mixture,
+    parse_datasets,
+)
 from recordmill.storage.block_cache import BlockCache, open_cache
 from recordmill.storage.files import Location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedDataset:
-    """An opened dataset, the shards of the split, and the dataset's weight in the mix.
+    """An opened dataset, the shards of the split, and the sequence of their records.
 
     records: those of a dataset in a store, which TensorFlow cannot read; None for local files.
     """
@@ -32,9 +42,7 @@ class LoadedDataset:
     selection: Selection
     split: str
     shards: tuple[Shard, ...]
-    layout: OrderLayout
-    order: OrderName
-    weight: float
+    sequence: EpochSequence
     records: Records | None
 
     @property
@@ -43,19 +51,21 @@ class LoadedDataset:
 
 
 def open_datasets(
-    weights: Mapping[Folder, float],
+    dataset: Any,
     options: LoadOptions,
     *,
     verify: bool,
     max_record_bytes: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
-) -> list[LoadedDataset]:
-    """Open and check datasets, given as {folder: weight}, without reading their records.
+) -> tuple[list[LoadedDataset], AnySequence]:
+    """Open and check one dataset, or several as a mixture, without reading their records.
 
     verify: check the sha256 of all files, not only their sizes, and inflate gzip files.
     max_record_bytes: size of the largest record of a gzip file; None for the default.
     cache, cache_size: of files in stores.
+
+    Returns the datasets, and the sequence in which their records are read.
 
     Raises:
       ManifestError: a folder is not a dataset.
@@ -63,29 +73,28 @@ def open_datasets(
       DatasetDamagedError: a file is missing, or differs from what was written.
       DatasetReplacedError: a run replaced a dataset meanwhile.
     """
+    temperature, until = options.temperature, options.until
+    weights = parse_datasets(dataset, temperature=temperature, until=until)
     kept = open_cache(cache, cache_size)
     found = []
-    for folder, weight in weights.items():
+    for folder in weights:
         location = folder if isinstance(folder, Location) else Location.parse(os.fspath(folder))
         with expect_unchanged(location):
             found.append(
                 _open(
-                    location,
-                    weight,
-                    options,
-                    verify=verify,
-                    max_record_bytes=max_record_bytes,
-                    cache=kept,
+                    location, options, verify=verify, max_record_bytes=max_record_bytes, cache=kept
                 )
             )
     for other in found[1:]:
         _check_compatible(found[0], other)
-    return found
+    sequences = [one.sequence for one in found]
+    if not is_mixture(dataset):
+        return found, sequences[0]
+    return found, mixture(sequences, weights, temperature=temperature, until=until)
 
 
 def _open(
     location: Location,
-    weight: float,
     options: LoadOptions,
     *,
     verify: bool,
@@ -96,26 +105,28 @@ def _open(
     shards = shards_of(manifest, options.split)
     selection = select(manifest, options)
     check_files(location, shards, checksums=verify)
-    records = None
-    if not location.is_local:
-        records = Records(location, options.split, max_record_bytes=max_record_bytes, cache=cache)
-    # Records has a limit of its own.
-    if manifest.compression == "gzip" and (records is None or verify):
+    records = Records(location, options.split, max_record_bytes=max_record_bytes, cache=cache)
+    # Records, which reads from stores, has a limit of its own.
+    if manifest.compression == "gzip" and (location.is_local or verify):
         check_sizes(
             location, options.split, shards, inflate=verify, max_record_bytes=max_record_bytes
         )
-    layout = order_layout(manifest, shards)
-    order = order_name(shuffle=options.shuffle, order=options.order, seekable=layout.seekable)
+    sequence = EpochSequence.of(
+        records,
+        order=order_name(
+            shuffle=options.shuffle, order=options.order, seekable=records.layout.seekable
+        ),
+        seed=options.seed,
+        kept=None if options.filter is None else kept_records(records, options.filter),
+    )
     return LoadedDataset(
         location=location,
         manifest=manifest,
         selection=selection,
         split=options.split,
         shards=shards,
-        layout=layout,
-        order=order,
-        weight=weight,
-        records=records,
+        sequence=sequence,
+        records=None if location.is_local else records,
     )
 
 
@@ -147,15 +158,18 @@ def _check_compatible(one: LoadedDataset, other: LoadedDataset) -> None:
         )
 
 
-def mixed_class_weights(sources: Sequence[LoadedDataset], split: str) -> list[float]:
+def mixed_class_weights(
+    sources: Sequence[LoadedDataset], sequence: AnySequence, split: str
+) -> list[float]:
     """Return weights, in the order of class numbers, that give all classes the same total.
 
-    The totals are those of records sampled from train, or from `split` in datasets without train.
+    The totals are those of records of train, or of `split` in datasets without train.
     """
+    parts = sequence.schedule.parts if isinstance(sequence, MixtureSequence) else (1,)
     shares = dict.fromkeys(sources[0].manifest.labels, 0.0)
-    for source in sources:
+    for source, part in zip(sources, parts, strict=True):
         splits = source.manifest.splits
         counted = splits.get(TRAIN, splits[split])
         for name, count in counted.classes.items():
-            shares[name] += source.weight * count / counted.records
+            shares[name] += part * count / counted.records
     return [*class_weights(shares).values()]

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from recordmill.errors import ConfigError
 from recordmill.loading.options import LoadOptions
-from recordmill.loading.sources import LoadedDataset
-from recordmill.reading.epoch_order import host_positions
-from recordmill.reading.sequence import EpochSequence
+from recordmill.reading.sequence import AnySequence, MixtureSequence
 
 
 class EpochSteps:
     """The batches (or records) of this host in an epoch."""
 
-    def __init__(
-        self, options: LoadOptions, sources: Sequence[LoadedDataset], *, is_mix: bool
-    ) -> None:
+    def __init__(self, options: LoadOptions, sequence: AnySequence, place: str) -> None:
+        """Prepare to count. place: of the dataset, for messages."""
         self._options = options
-        self._sources = sources
-        self._is_mix = is_mix
+        self._sequence = sequence
+        self._place = place
         self._hosts, self._host = options.shard or (1, 0)
 
-    def host_records(self, consumed: int) -> int:
-        """Return the number of records that each host has in the rest of an epoch, with padding."""
-        left = self._sources[0].layout.records - consumed
+    def host_records(self, consumed: int) -> int | None:
+        """Return the number of records that each host has in the rest of an epoch, with padding.
+
+        It is None in an endless epoch.
+        """
+        if self._sequence.records is None:
+            return None
+        left = self._sequence.records - consumed
         drops = self._options.drop_remainder and self._options.shard is not None
         return left // self._hosts if drops else -(-left // self._hosts)
 
@@ -35,9 +37,9 @@ class EpochSteps:
         consumed: records that all hosts have consumed in it.
         """
         options = self._options
-        if self._is_mix or options.bucket_boundaries is not None:
-            return None
         records, size = self.host_records(consumed), options.batch_size or 1
+        if records is None or options.bucket_boundaries is not None:
+            return None
         return records // size if options.drop_remainder else -(-records // size)
 
     def length(self, epoch: int, consumed: int) -> int | None:
@@ -53,23 +55,26 @@ class EpochSteps:
         Raises:
           ConfigError: it may have none.
         """
-        options = self._options
-        if not self._is_mix and options.repeat is not True:
-            return
-        for source in self._sources:
-            mine = host_positions(
-                source.layout.records, consumed=0, hosts=self._hosts, host=self._host
-            )
-            if not mine and (self._is_mix or not self.host_records(0)):
+        options, records = self._options, self.host_records(0)
+        if options.cache_decoded and isinstance(self._sequence, MixtureSequence):
+            fewest = min(one.records for one in self._sequence.sources)
+            if fewest < self._hosts:
                 raise ConfigError(
-                    f"{source.place} has no records in {options.split} for this host, and an"
-                    " endless dataset would wait for them forever: use fewer hosts, or leave the"
-                    " dataset out"
+                    f"a dataset of the mixture has {fewest} records in {options.split} for"
+                    f" {self._hosts} hosts, which each cache their own, and a host would wait for"
+                    " them forever: use fewer hosts, or leave"
+                    " cache_decoded out"
                 )
-        if self._is_mix or not options.drop_remainder or options.batch_size is None:
+        if records is None or options.repeat is not True:
+            return
+        if not records:
+            raise ConfigError(
+                f"{self._place} has no records in {options.split} for this host, and an endless"
+                " dataset would wait for them forever: use fewer hosts"
+            )
+        if not options.drop_remainder or options.batch_size is None:
             return
         batches = len(options.bucket_boundaries or ()) + 1
-        records = self.host_records(0)
         if records <= (options.batch_size - 1) * batches:
             raise ConfigError(
                 f"the {records} records of {options.split} may not fill a"
@@ -87,8 +92,8 @@ class EpochSteps:
         options, size = self._options, self._options.batch_size or 1
         if isinstance(options.start, Mapping):
             epoch, consumed = self._parse_state(options.start)
-            given = f"{consumed} of {self._sources[0].layout.records} records"
-        elif self._is_mix or not options.start:
+            given = f"{consumed} of {self._sequence.records} records"
+        elif self._sequence.records is None or not options.start:
             return 0, options.start * size
         else:
             steps = self.steps(0)
@@ -96,6 +101,8 @@ class EpochSteps:
                 raise ConfigError("start: the split has no records")
             epoch, consumed = options.start // steps, options.start % steps * size
             given = f"{options.start}, in epochs of {steps} steps,"
+        if self._sequence.records is None:
+            return epoch, consumed
         if options.repeat is False and consumed:
             raise ConfigError(
                 f"start: {given} is within an epoch; set repeat=True or a number of epochs, or"
@@ -108,19 +115,13 @@ class EpochSteps:
         return epoch, consumed
 
     def _parse_state(self, state: Mapping[str, Any]) -> tuple[int, int]:
-        options, source = self._options, self._sources[0]
-        if self._is_mix or (options.cache_decoded and options.shuffle):
-            what = "a mixture" if self._is_mix else "a shuffled cache_decoded"
+        options, is_mixture = self._options, isinstance(self._sequence, MixtureSequence)
+        if options.cache_decoded and (is_mixture or options.shuffle):
+            what = "a mixture with cache_decoded" if is_mixture else "a shuffled cache_decoded"
             raise ConfigError(
                 f"start: {what} has an order of its own, which a state does not describe: give the"
                 " number of batches, on one host"
             )
-        epoch, consumed = EpochSequence(
-            layout=source.layout,
-            split=source.split,
-            order=source.order,
-            seed=options.seed,
-            digest=source.manifest.digest,
-        ).parse(state)
+        epoch, consumed = self._sequence.parse(state)
         # If drop_remainder drops all records that are left, the next epoch follows.
-        return (epoch, consumed) if self.steps(consumed) else (epoch + 1, 0)
+        return (epoch + 1, 0) if self.steps(consumed) == 0 else (epoch, consumed)

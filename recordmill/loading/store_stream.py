@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from recordmill.errors import RunError
-from recordmill.reading.epoch_order import OrderName, host_positions
+from recordmill.loading.stream import HostTurns, SourceStream
 from recordmill.reading.epoch_reader import SourceReader
 from recordmill.reading.reader import Records
 from recordmill.reading.sequence import EpochSequence
@@ -26,35 +26,29 @@ _STREAMS = 2  # readers of gzip shards that can continue
 Payloads = npt.NDArray[np.object_]
 
 
-class StoreStream:
-    """The records of a dataset for one host, epoch by epoch, as those of `EpochStream`.
-
-    order, seed: of the epochs. shard: (hosts, index of this host).
-    """
+class StoreStream(SourceStream):
+    """The records of a dataset in a store, as those of `EpochStream`."""
 
     def __init__(
-        self, records: Records, *, order: OrderName, seed: int, shard: tuple[int, int]
+        self,
+        records: Records,
+        sequence: EpochSequence,
+        *,
+        turns: HostTurns,
+        start: tuple[int, int],
     ) -> None:
+        super().__init__(sequence, turns=turns, start=start)
         self._records = records
-        self._layout = records.layout
-        self._hosts, self._host = shard
-        self._sequence = EpochSequence.of(records, order=order, seed=seed)
         # Readers of gzip shards, by the epoch and the window with which they can continue.
         self._readers: collections.OrderedDict[tuple[int, int], SourceReader]
         self._readers = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def first_position(self, consumed: Any) -> Any:
-        """Return the first position of this host after those that are consumed: int64[]."""
-        return consumed + (self._host - consumed) % self._hosts
-
     def epoch(self, epoch: Any, consumed: Any) -> Any:
-        """Return a dataset of payloads, string[]: the records of this host in an epoch.
-
-        epoch: int64[], its number. consumed: int64[], records that all hosts have consumed.
-        """
-        size = self._layout.window
-        windows = tf.data.Dataset.range(consumed // size, -(-self._layout.records // size))
+        """Return a dataset of payloads, as `SourceStream.epoch`."""
+        first, _ = self._first_window(epoch, consumed)
+        stop = -(-self._layout.records // self._layout.window)
+        windows = tf.data.Dataset.range(first, stop)
 
         def payloads(window: Any) -> Any:
             return _in_python(self._window, epoch, window, consumed)
@@ -73,14 +67,12 @@ class StoreStream:
 
     def _window(self, epoch: int, window: int, consumed: int) -> Payloads:
         """Read this host's records of a window that are not consumed."""
-        size = self._layout.window
-        positions = host_positions(
-            min((window + 1) * size, self._layout.records),
-            consumed=max(window * size, consumed),
-            hosts=self._hosts,
-            host=self._host,
-        )
-        mine = np.arange(len(positions)) * self._hosts + positions.start
+        ranks = np.arange(*self._sequence.epoch_order(epoch).window_ranks(window))
+        positions = ranks
+        if self._turns.tables is not None:
+            earlier = epoch % self._turns.source_epochs * self._sequence.records
+            positions = self._turns.tables.positions(earlier + ranks)
+        mine = ranks[self._turns.are_mine(positions, consumed)]
         if self._layout.seekable:
             numbers = self._sequence.epoch_order(epoch).record_numbers(mine)
             return _array(self._records.payloads_at(numbers))

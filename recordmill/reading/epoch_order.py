@@ -191,6 +191,16 @@ class EpochOrder(abc.ABC):
         """Return the windows of these positions, whose records are read together."""
         return positions // self.layout.window
 
+    def window_start(self, position: int) -> tuple[int, int]:
+        """Return the window of a position, and the first position of that."""
+        window = position // self.layout.window
+        return window, window * self.layout.window
+
+    def window_ranks(self, window: int) -> tuple[int, int]:
+        """Return the first position of a window, and that after its last."""
+        size = self.layout.window
+        return window * size, min((window + 1) * size, self.layout.records)
+
     @abc.abstractmethod
     def record_numbers(self, positions: Numbers) -> Numbers:
         """Return the record numbers at these positions."""

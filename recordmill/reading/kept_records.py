@@ -141,6 +141,20 @@ class KeptOrder(EpochOrder):
                 self._count_window()
         return np.searchsorted(self._ranks, positions, side="right") - 1
 
+    def window_start(self, position: int) -> tuple[int, int]:
+        """Return the window of a rank, and the first rank of that."""
+        if position >= self.records:
+            return -(-self.layout.records // self.layout.window), self.records
+        window = int(self.windows(np.array([position]))[0])
+        return window, self._ranks[window]
+
+    def window_ranks(self, window: int) -> tuple[int, int]:
+        """Return the first rank of a window, and that after its last."""
+        with self._lock:
+            while len(self._ranks) <= window + 1:
+                self._count_window()
+        return self._ranks[window], self._ranks[window + 1]
+
     def record_numbers(self, positions: Numbers) -> Numbers:
         """Return the record numbers at these ranks."""
         found = np.empty(len(positions), np.int64)

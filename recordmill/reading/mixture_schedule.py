@@ -3,7 +3,8 @@
 Positions are divided into windows of 1,000. A source with the share s gets either floor(1000 s) or
 ceil(1000 s) of any 1,000 consecutive positions, wherever they begin:
 
-- In every window the same places, spread evenly, belong to floor(1000 s) records of each source.
+- In every window the same places belong to floor(1000 s) records of each source: one at random in
+  each of as many equal parts of the window.
 - The places that are left are slots. The fractions of the sources are laid end to end on a line of
   as many units as there are slots, and window b gives slot i to the source at i + b/1000. A source
   that reaches from one unit into the next has only one slot at a time, because its fraction is
@@ -15,6 +16,7 @@ had exactly its share.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
@@ -22,9 +24,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from recordmill.errors import ConfigError
-from recordmill.reading.epoch_order import Numbers
+from recordmill.reading.epoch_order import GOLDEN, Numbers, mix
 
 WINDOW = 1_000
 PARTS = 1_000_000  # into which shares are divided
@@ -50,6 +53,36 @@ def shares(weights: Mapping[Any, float]) -> tuple[int, ...]:
                 " leave the dataset out"
             )
     return tuple(rounded)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceTables:
+    """Tables from which the positions of a source's records in a mixture are computed.
+
+    part: its share in millionths.
+    before: int64[1001], its records before each window of a million positions.
+    places: int64[n + 1], places in every window that belong to it, and 1,000.
+    slot: int64[1000], the place of its slot in each window; 1,000 in windows without one.
+    slot_rank: int64[1000], the number of its records before the slot in a window.
+    """
+
+    part: int
+    before: Numbers
+    places: Numbers
+    slot: Numbers
+    slot_rank: Numbers
+
+    def positions(self, indices: Numbers) -> Numbers:
+        """Return the positions of records, by the number of the source's records before each."""
+        repeats, rest = np.divmod(indices, self.part)
+        windows = np.searchsorted(self.before, rest, side="right") - 1
+        rank, slot_rank = rest - self.before[windows], self.slot_rank[windows]
+        place = np.where(
+            rank == slot_rank, self.slot[windows], self.places[rank - (rank > slot_rank)]
+        )
+        # In windows without a slot, its rank is that after all of the source's records.
+        found: Numbers = (repeats * WINDOW + windows) * WINDOW + place
+        return found
 
 
 class MixtureSchedule:
@@ -86,7 +119,10 @@ class MixtureSchedule:
     def pattern(self) -> Numbers:
         """The source at each place of a window, or `sources` + the slot: int64[1000]."""
         counts = [*self.whole.tolist(), int(self.ends[-1]) // WINDOW]
-        times = [(np.arange(count) + 0.5) / count for count in counts]
+        times = [
+            (np.arange(count) + _jitter(source, count)) / count
+            for source, count in enumerate(counts)
+        ]
         of_sources = np.repeat(np.arange(self.sources), self.whole)
         ids = np.append(of_sources, self.sources + np.arange(counts[-1]))
         found: Numbers = ids[np.lexsort((ids, np.concatenate(times)))]
@@ -144,15 +180,23 @@ class MixtureSchedule:
             + (self._slot_places[slot] < place)
         )
 
+    def source_tables(self, source: int) -> SourceTables:
+        """Return the tables from which the positions of a source's records are computed."""
+        windows = np.arange(WINDOW + 1)
+        sources = np.full(WINDOW + 1, source)
+        slot = self._slot_places[self._slot_of(sources, windows % WINDOW)][:WINDOW]
+        places = self._places[source]
+        return SourceTables(
+            part=self.parts[source],
+            before=self._before_windows(sources, windows),
+            places=np.append(places, WINDOW),
+            slot=slot,
+            slot_rank=np.searchsorted(places, slot),
+        )
+
     def position(self, source: int, index: int) -> int:
         """Return the position of a source's record, by the number of its records before."""
-        repeats, rest = divmod(index, self.parts[source])
-        windows = np.arange(WINDOW)
-        before = self._before_windows(np.full(WINDOW, source), windows)
-        window = int(np.searchsorted(before, rest, side="right")) - 1
-        positions = window * WINDOW + np.arange(WINDOW)
-        own = positions[self.locate(positions)[0] == source]
-        return repeats * PARTS + int(own[rest - before[window]])
+        return int(self.source_tables(source).positions(np.array([index]))[0])
 
     def length(self, records: Sequence[int], *, until: str) -> int:
         """Return the number of positions until the first, or the last, source is exhausted.
@@ -176,6 +220,15 @@ class MixtureSchedule:
         starts = self.starts[sources]
         line = starts + (phases - starts) % WINDOW
         return np.where(line < self.ends[sources], line // WINDOW, self.ends[-1] // WINDOW)
+
+
+def _jitter(source: int, count: int) -> npt.NDArray[np.float64]:
+    """Return numbers in [0, 1) for the places of a source.
+
+    Places at equal distances would give some of several hosts no record of a source.
+    """
+    numbers = (np.arange(count) + (source << 32)).astype(np.uint64)
+    return (mix(numbers * np.uint64(GOLDEN)) >> np.uint64(11)) / 2**53
 
 
 def _points(end: Numbers, phases: Numbers) -> Numbers:

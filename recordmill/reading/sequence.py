@@ -217,20 +217,23 @@ class MixtureSequence:
         epochs += epoch * self.source_epochs[sources]
         return SequencePlaces(sources=sources, epochs=epochs, positions=places)
 
+    def source_place(self, number: int, epoch: int, consumed: int) -> tuple[int, int]:
+        """Return the epoch of a source, and its rank in that, after so many records of an epoch."""
+        epochs, rank = divmod(int(self.schedule.counts(consumed)[number]), int(self._sizes[number]))
+        return epoch * int(self.source_epochs[number]) + epochs, rank
+
     def state(self, epoch: int, consumed: int) -> State:
         """Return the state after so many records of an epoch."""
         consumed = consumed if self.records is None else min(consumed, self.records)
-        places = np.divmod(self.schedule.counts(consumed), self._sizes)
-        epochs, records = (values.tolist() for values in places)
-        first = (epoch * self.source_epochs).tolist()
+        places = [self.source_place(one, epoch, consumed) for one in range(len(self.sources))]
         return {
             "epoch": epoch,
             "records": consumed,
             "until": self.until,
             "sources": [
-                {**source.state(begun + own, rank), "share": part / 1_000_000}
-                for source, part, begun, own, rank in zip(
-                    self.sources, self.schedule.parts, first, epochs, records, strict=True
+                {**source.state(*place), "share": part / 1_000_000}
+                for source, part, place in zip(
+                    self.sources, self.schedule.parts, places, strict=True
                 )
             ],
         }

@@ -2,8 +2,6 @@
 
 import collections
 import itertools
-import json
-import random
 
 import numpy as np
 import pyarrow.compute as pc
@@ -12,30 +10,23 @@ from torch.utils.data import DataLoader
 
 import recordmill
 from recordmill.errors import ConfigError
-from tests.numbered_records import SEED, Expected, number_of, numbered_dataset
+from tests.numbered_records import SEED, Expected, number_of
+from tests.training_cases import (
+    CASES,
+    ROSES,
+    SIZES,
+    TrainingCase,
+    expect_continued,
+    make_datasets,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
-ROSES = pc.field("label") == "rose"
-SIZES = {"large": 211, "small": 40, "tiny": 13}
-CASES = {
-    "filter": ({"large": 1}, {"shuffle": True, "filter": ROSES}),
-    "filter-full": ({"large": 1}, {"shuffle": True, "order": "full", "filter": ROSES}),
-    "filter-stored": ({"large": 1}, {"filter": ROSES}),
-    "filter-gzip": ({"zipped": 1}, {"shuffle": True, "filter": ROSES}),
-    "mixture": ({"large": 0.7, "small": 0.2, "tiny": 0.1}, {"shuffle": True}),
-    "mixture-thirds": ({"large": 1, "small": 1, "tiny": 1}, {"shuffle": True, "order": "full"}),
-    "mixture-gzip": ({"zipped": 5, "small": 1}, {"shuffle": True}),
-    "mixture-filter": ({"large": 2, "tiny": 1}, {"shuffle": True, "filter": ROSES}),
-}
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mixed")
-    for number, (name, records) in enumerate(SIZES.items()):
-        numbered_dataset(folder / name, records=records, first=1000 * number)
-    numbered_dataset(folder / "zipped", first=5000, compression="gzip")
+    make_datasets(folder)
     return folder
 
 
@@ -46,33 +37,12 @@ def small_windows(monkeypatch) -> None:
     monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
 
 
-class Case:
-    """A training run: its datasets and options, and the records that it has to read."""
-
-    def __init__(self, folders, name: str) -> None:
-        weights, self.options = CASES[name]
-        self.weights = {folders / one: weight for one, weight in weights.items()}
-        self.is_mixture = len(weights) > 1
-        self.datasets = self.weights if self.is_mixture else next(iter(self.weights))
-        is_shuffled = bool(self.options.get("shuffle"))
-        self.expected = Expected(
-            weights=self.weights,
-            order=self.options.get("order", "windowed" if is_shuffled else "stored"),
-            keep=(lambda number: number % 3 == 0) if "filter" in self.options else lambda _: True,
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of records in an epoch."""
-        return 1 << 62 if self.is_mixture else self.expected.size(self.datasets)
+class Case(TrainingCase):
+    """A training run with torch_dataset."""
 
     def open(self, **options):
         options = {"seed": SEED, "transform": number_of} | self.options | options
         return recordmill.torch_dataset(self.datasets, "train", **options)
-
-    def position(self, **options):
-        options = {"seed": SEED, "shuffle": False} | self.options | options
-        return recordmill.position(self.datasets, **options)
 
     def batches(self, data, steps: int, *, workers: int = 0) -> list[list[int]]:
         """Read batches, epoch after epoch."""
@@ -109,34 +79,13 @@ def test_workers_and_hosts_do_not_change_the_order(folders, name) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_any_number_of_hosts_and_workers_continues(folders, name) -> None:
     case = Case(folders, name)
-    rng = random.Random(name)
-    sequence = case.expected.numbers(2_000)
-    at, state = 0, None
-    for _ in range(6):
-        hosts, workers = rng.choice((1, 2, 3, 5, 8)), rng.choice((0, 0, 1, 2))
-        batch, steps = rng.randint(1, 6), rng.randint(1, 6)
-        parts = [
-            case.batches(
-                case.open(batch_size=batch, shard=(hosts, host), start=state, drop_remainder=True),
-                steps,
-                workers=workers,
-            )
-            for host in range(hosts)
-        ]
-        for batches in zip(*parts, strict=True):
-            left = case.size - at % case.size
-            if left < hosts * batch:  # the next epoch has begun
-                at += left
-            found = sorted(itertools.chain(*batches))
-            assert found == sorted(sequence[at : at + hosts * batch])
-            at += hosts * batch
-        state = case.position(
-            step=steps, global_batch=hosts * batch, start=state, drop_remainder=True
-        )
-        state = json.loads(json.dumps(state))
-        if not case.is_mixture and state["epoch"] * case.size > at:
-            at = state["epoch"] * case.size  # the rest of the epoch fills no batch
-            assert state["records"] == 0
+    workers = itertools.cycle((0, 1, 0, 2, 0))
+
+    def read(state, host, hosts, batch, steps):
+        data = case.open(batch_size=batch, shard=(hosts, host), start=state, drop_remainder=True)
+        return case.batches(data, steps, workers=next(workers))
+
+    expect_continued(case, [read] * 6, seed=name)
 
 
 def test_a_state_counts_positions_before_the_filter(folders) -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+import pyarrow.compute as pc
 import pytest
 
 import recordmill
@@ -119,6 +120,17 @@ def folder(tmp_path_factory):
             {"shard": (2, 1), "start": 3},
             "start: the records of 3 steps depend on the number of host",
         ),
+        (
+            {"class_weights": True, "filter": pc.field("label") == "rose"},
+            "class_weights contradicts filter: the weights are those of all records of train",
+        ),
+        ({"filter": "label == 'rose'"}, "filter: expected an expression of pyarrow.compute, such"),
+        ({"until": "first_exhausted"}, "until applies to a mixture, such as"),
+        (
+            {"until": "first_exhausted", "cache_decoded": True},
+            "until contradicts cache_decoded, of which ea",
+        ),
+        ({"temperature": 2}, "temperature applies to a mixture, such as"),
         ({"start": {"epoch": 1}}, "start: expected a state with digest, epoch, filter, order, rec"),
     ],
 )
@@ -137,7 +149,7 @@ def test_there_has_to_be_a_dataset(folder, tmp_path) -> None:
             how(file)
 
 
-@pytest.mark.parametrize("places", [["a", "b"], None, 5])
+@pytest.mark.parametrize("places", [["a", 1], [], None, 5])
 def test_several_datasets_have_weights(places) -> None:
     with pytest.raises(ConfigError, match="expected the folder of a dataset, or several with"):
         recordmill.load(places)

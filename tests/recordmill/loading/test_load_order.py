@@ -201,12 +201,6 @@ def test_states_that_cannot_be_continued(numbered, options, change, message) -> 
         load(numbered / "none", **options, start=state)
 
 
-def test_mixtures_take_no_state(numbered) -> None:
-    state = recordmill.position(numbered / "none", step=0, global_batch=8, seed=SEED)
-    with pytest.raises(ConfigError, match="start: a mixture has an order of its own"):
-        load({numbered / "none": 1.0}, shuffle=True, start=state)
-
-
 def test_a_shard_that_ends_early_is_no_shorter_epoch(tmp_path) -> None:
     rows = [Row(key=str(n), label=None, values={"number": [n]}) for n in range(40)]
     make_dataset(tmp_path / "out", {"train": [rows]}, features={"number": Feature(dtype="int64")})

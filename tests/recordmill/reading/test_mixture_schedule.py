@@ -60,10 +60,14 @@ def test_whole_thousandths_repeat_after_a_thousand() -> None:
     sources, _ = schedule.locate(np.arange(3_000))
     assert (sources[:1_000] == sources[1_000:2_000]).all()
     assert np.bincount(sources[:1_000]).tolist() == [700, 200, 100]
-    # They are spread: ten positions have each source to one record.
-    for begin in range(990):
-        counts = np.bincount(sources[begin : begin + 10], minlength=3)
-        assert np.abs(counts - [7, 2, 1]).max() <= 1
+    # They are spread: a hundred positions have each source to a few records.
+    for begin in range(900):
+        counts = np.bincount(sources[begin : begin + 100], minlength=3)
+        assert np.abs(counts - [70, 20, 10]).max() <= 4
+    # Each of several hosts, which take every n-th position, has records of each source.
+    for hosts in (2, 5, 8, 10):
+        for host in range(hosts):
+            assert {*sources[:1_000][host::hosts].tolist()} == {0, 1, 2}
 
 
 @pytest.mark.parametrize(("until", "length"), [("first_exhausted", 40), ("all_exhausted", 120)])
@@ -79,11 +83,11 @@ def test_the_length_ends_with_a_record(until, length) -> None:
 def test_the_schedule_stays_the_same_in_later_versions() -> None:
     schedule = MixtureSchedule(shares({"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}))
     assert (
-        "".join("abcd"[one] for one in schedule.locate(np.arange(20))[0]) == "abacababacdabaabcaba"
+        "".join("abcd"[one] for one in schedule.locate(np.arange(20))[0]) == "abcabadabaacbabacaba"
     )
     schedule = MixtureSchedule(shares({"a": 1, "b": 1, "c": 1}))
     found = "".join("abc"[one] for one in schedule.locate(np.arange(999, 1_020))[0])
-    assert found == "cabcabcabcabcabcabcab"
+    assert found == "cacbbcaacbacbbcaabcab"
 
 
 def test_a_share_below_a_millionth_is_refused() -> None:
