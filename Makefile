@@ -342,7 +342,7 @@ $(PEERS): | $(CORE)
 	    'tfrecord>=1.14,<2' 'pillow>=12,<13' 'opencv-python-headless>=4.10,<6'
 	@touch $@
 
-# Who benchmarks.loading --torch compares with; recordmill runs there, too. 5 GB on disk.
+# The libraries of benchmarks.loading --torch, with recordmill. 5 GB on disk.
 $(TORCH_PEERS): | $(CORE)
 	rm -rf build/torch-peers
 	$(BIN)/python -m venv --without-pip build/torch-peers

@@ -1,6 +1,6 @@
 """Intermediate files of a job on a disk of this machine, if its output is in a store.
 
-A job that runs on one machine needs no other to see its listing, its rows, the shuffle and the
+If a job runs on one machine, no other reads its listing, its rows, the files of the shuffle and the
 summaries of its shards. Only what will be published is written to the store.
 """
 
@@ -20,7 +20,7 @@ from recordmill.option_names import option_name
 from recordmill.storage.files import Location, results_of, shown
 
 IN_STORE = "store"  # instead of a folder
-_MARK = "machine"  # in both places of a job's staging: they belong together
+_MARK = "machine"  # file with the same content in both folders, if they belong together
 
 
 def with_scratch(staging: Staging, folder: str | None) -> Staging:
@@ -70,7 +70,7 @@ def begin_scratch(staging: Staging) -> None:
 
 @contextlib.contextmanager
 def names_option(staging: Staging) -> Iterator[None]:
-    """Let errors of the disk for intermediate files name the option that selects another."""
+    """Add the option that selects another folder to errors of the one for intermediate files."""
     try:
         yield
     except StorageError as error:

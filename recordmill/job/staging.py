@@ -1,7 +1,8 @@
 """The staging folder of a job, OUT/.recordmill/<job>/: all files that exist before publishing.
 
-If OUT is in a store and the job runs on one machine, only shards/, index/, side/, staged.json and
-intent.json are there. All others are in a folder of that machine (`recordmill.job.scratch`).
+If OUT is in a store and the job runs on one machine, only shards/, index/, side/, staged.json,
+intent.json and machine are there. All others are in a folder of that machine, unless `--scratch
+store` keeps them there, too (`recordmill.job.scratch`).
 
 listing/ANYNAME/part-00000.arrow  listing.json   the listing of the input; a rerun keeps equal parts
 looked/SUM.arrow                                 rows that were read to infer types of columns
@@ -41,6 +42,7 @@ leaks/00000.jsonl                                contents in several splits, or 
 side/                                            the files beside the shards
 intent.json                                      publishing has begun: the files to delete
 verdict.json                                     why nothing will be published
+machine                                          in both folders: a random text that pairs them
 """
 
 from __future__ import annotations

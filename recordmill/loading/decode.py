@@ -24,8 +24,8 @@ class Decode:
 
     Pass it as `transform` to `torch_dataset`, `torch_source` or `grain_source`. Images are decoded
     to NumPy arrays uint8[height, width, channels], and changed as `recordmill.load` changes them at
-    the same position of the same epoch. Records without label or target get the weight 0, in
-    (x, y, weight).
+    the same position of the same epoch. Elements are (x, y, weight) if records have weights, or may
+    lack their label or target; without it the weight is 0.
 
     Attributes:
       inputs, label, as_supervised, one_hot: as for `recordmill.load`.

@@ -73,7 +73,8 @@ def load(
       the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
       which is read by its offset; not for gzip.
     filter: an expression of `pyarrow.compute` over the columns of the index, such as
-      `pc.field("label") == "cat"`. Only records for which it is true are read.
+      `pc.field("label") == "cat"`. Only records for which it is true are
+      returned.
     temperature: of a list of datasets: their weights are their numbers of records to the power
       1 / temperature.
     until: the end of an epoch of a mixture: `first_exhausted`, when all records of one source were
@@ -103,7 +104,8 @@ def load(
       number of steps. Hosts with fewer records get one more, with a sample weight of 0.
     start: where to continue: a state of `recordmill.position` or of a `torch_dataset`, from a run
       on any number of hosts with any batch size; on one host also the number of batches (without
-      batch_size, of records) to skip. Within an epoch this needs `repeat`.
+      batch_size, of records) to skip. Within an epoch that ends this needs `repeat`. A mixture with
+      `cache_decoded`, and a shuffled cache, take only a number.
     verify: check the sha256 of all files first, and decompress gzip files within
       `max_record_bytes`. Sizes of files, and the checksums of every record that is read, are always
       checked.

@@ -20,7 +20,7 @@ from recordmill.reading.epoch_reader import SourceReader
 from recordmill.reading.reader import Records
 from recordmill.reading.sequence import EpochSequence
 
-_SIDE_BY_SIDE = 2  # windows that are read, or have been, while one is consumed
+_SIDE_BY_SIDE = 2  # windows that are read, or are ready, while one is consumed
 _STREAMS = 2  # readers of gzip shards that can continue
 
 Payloads = npt.NDArray[np.object_]

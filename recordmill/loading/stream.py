@@ -33,7 +33,7 @@ _ENDLESS = 1 << 32  # more epochs than a run has
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostTurns:
-    """The positions of a sequence that are those of this host.
+    """The positions of a sequence that belong to this host.
 
     hosts, host: as in the option `shard`.
     tables: those of a source in a mixture, whose records have other positions than in the source.

@@ -57,7 +57,7 @@ class OrderLayout:
     shards: records of each shard, in order.
     record_bytes: mean bytes of a record in the files.
     seekable: False if shards can only be read from their start (gzip). Then shards take the place
-      of blocks, and a window is the next records of them.
+      of blocks, and a window is the next records in the order of the shards.
     salt: the digest of the dataset, so that datasets of one size have different orders.
     """
 

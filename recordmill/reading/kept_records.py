@@ -1,7 +1,7 @@
 """Filters of records by the columns of their index, and the order of the records that they keep.
 
-A filter is resolved in the index, so no record is decoded. Positions of an epoch are counted before
-the filter: the record at a position is the same with and without it.
+A filter is resolved in the index, so no record is decoded. Kept records have ranks in an epoch.
+States count positions before the filter: the record at one is the same with and without it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures how fast a dataset is read, decoded and batched by each loader.
 
-Each measurement lasts some seconds, and goes through the split again if it ends before.
+Each measurement lasts a number of seconds, and reads the split again if it ends earlier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recordmill.reading.reader import Records, read
 from recordmill.storage.files import Location
 
 _BLOCK = 1 << 20  # bytes
-_DECODED = 256  # records that are decoded again and again
+_DECODED = 256  # records that are decoded repeatedly
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def stages() -> dict[str, Callable[[LoadingTask], Speed]]:
 
 
 def measure(name: str, workers: int, task: LoadingTask) -> Speed:
-    """Measure a stage, or a loader with so many worker processes.
+    """Measure a stage, or a loader with a number of worker processes.
 
     Raises:
       ConfigError: the loader does not take the dataset.
@@ -84,7 +84,7 @@ def installed() -> list[str]:
 
 
 def _timed(sizes: Callable[[], Iterator[int]], seconds: float) -> Speed:
-    """Count the records of an iterator, begun again whenever it ends.
+    """Count the records of an iterator, which restarts whenever it ends.
 
     Raises:
       ConfigError: it yields none.

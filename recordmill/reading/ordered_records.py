@@ -149,7 +149,7 @@ def grain_source(
     `recordmill.torch_dataset`: a function of the dataset, the seed and the epoch. So hosts that
     take every n-th item, `grain.MapDataset.source(source)[host::hosts]`, share each global batch.
     Records are read by the index, and every checksum is checked. `source.state(items)` returns the
-    state after so many items, from which any loader can continue.
+    state after a number of items, from which any loader can continue.
 
     split: the split to read; None for all splits.
     shuffle: another order in every epoch; without it that of `recordmill.read`.
@@ -159,7 +159,7 @@ def grain_source(
     start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
     transform: a function from record to item, or `recordmill.Decode`. For worker processes it must
       be picklable.
-    features: names of the features to return; None for all.
+    features: names of the features to return; None for all. `Decode` selects them by `inputs`.
     cache, cache_size: as for `recordmill.read`.
 
     A record is {feature: value}, as `recordmill.read` returns it.

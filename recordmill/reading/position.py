@@ -28,7 +28,7 @@ def position(
     """Return the state of a training run after a number of steps.
 
     The state is a small dictionary for JSON. Passed as `start`, it lets `recordmill.load` and
-    `recordmill.torch_dataset` continue on any number of hosts and workers.
+    the other loaders continue on any number of hosts and workers.
 
     dataset: the dataset of the run; or a mixture, as in `torch_dataset`.
     split: the split of the run; None for all splits, as in `torch_dataset`.

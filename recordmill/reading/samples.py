@@ -79,7 +79,8 @@ def bind(
 
     Raises:
       ManifestError: a folder is not a dataset.
-      ConfigError: `Decode` does not match the features, or these differ between datasets.
+      ConfigError: `Decode` does not match the features, these differ between datasets, or the
+        user gave features in addition to `Decode`.
     """
     if not isinstance(transform, Decode):
         return transform, features

@@ -35,7 +35,7 @@ State = dict[str, Any]
 Until = Literal["first_exhausted", "all_exhausted"]
 Datasets = Folder | Mapping[Folder, float] | Sequence[Folder]
 
-ENDLESS_EPOCHS = 1 << 24  # epochs of a source that one epoch of an endless mixture has, at most
+ENDLESS_EPOCHS = 1 << 24  # at most, of a source in an epoch of an endless mixture
 _SHAPE_ORDER = ("digest", "split", "order", "seed")
 
 

@@ -214,7 +214,7 @@ def torch_dataset(
     `set_epoch` sets. Hosts, workers and batch size do not change it.
 
     dataset: the folder of a dataset. A mixture of several is {folder: weight}, or a list of
-      folders, whose weights are their numbers of records. Any 1,000 consecutive records of a
+      folders, whose weights are their numbers of (kept) records. Any 1,000 consecutive records of a
       mixture have the shares of the weights, to within one record; each source is read in its own
       order, epoch after epoch.
     split: the split to read; None for all splits.
@@ -223,9 +223,10 @@ def torch_dataset(
       the records of 96 of them at a time (32 MiB). `full` is a permutation of all records, each of
       which is read by its offset; not for gzip.
     filter: an expression of `pyarrow.compute` over the columns of the index, such as
-      `pc.field("label") == "cat"`. Only records for which it is true are read.
+      `pc.field("label") == "cat"`. Only records for which it is true are
+      returned.
     temperature: of a list of datasets: their weights are their numbers of records to the power
-      1 / temperature.
+      1 / temperature, so a higher temperature makes the shares more equal.
     until: the end of an epoch of a mixture: `first_exhausted`, when all records of one source were
       read, or `all_exhausted`, when those of every source were. None: it has no end.
     shard: (hosts, index of this host). A host reads every n-th record of the order; hosts differ by
@@ -238,7 +239,7 @@ def torch_dataset(
       workers are spawned, it must be a module-level function.
     collate_fn: a function from a list of samples to a batch; by default one that returns what
       `default_collate` returns, and copies arrays once.
-    features: names of the features to return; None for all.
+    features: names of the features to return; None for all. `Decode` selects them by `inputs`.
     start: a state of `recordmill.position` or `state_dict`, from which any number of hosts and
       workers can continue.
     max_record_bytes, cache, cache_size: as for `recordmill.read`.

@@ -92,7 +92,7 @@ def torch_source(
     start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
     transform: a function from record to sample, or `recordmill.Decode`, called in the worker. If
       workers are spawned, it must be a module-level function.
-    features: names of the features to return; None for all.
+    features: names of the features to return; None for all. `Decode` selects them by `inputs`.
     cache, cache_size: as for `recordmill.read`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Filesystems of pyarrow, and what is done before the first of them starts threads."""
+"""Filesystems of pyarrow, and a function to call before the first of them starts threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _prepare: Callable[[], None] | None = None
 
 
 def before_threads(prepare: Callable[[], None]) -> None:
-    """Have a function called once, before the first client of a store starts its threads.
+    """Register a function to call once, before the first client of a store starts threads.
 
     A process with threads cannot be forked safely.
     """

@@ -1,4 +1,4 @@
-"""Ranges of files of a dataset: those in a store are read side by side, before they are needed.
+"""Ranges of files of a dataset: those in a store are read in parallel, before they are needed.
 
 Threads read a range once. After an error that may pass, the loop that needs the range reads it
 itself, with retries. Errors are raised in the order of the ranges. Local files are read by the
@@ -174,8 +174,8 @@ class StoredRanges:
     def open_all(self, parts: Iterable[FileRange]) -> Iterator[BinaryIO]:
         """Yield a buffered stream of each part of a file, in order.
 
-        In a store the next pieces are read ahead, also those of later parts. A stream ends when the
-        next one is taken.
+        In a store the next pieces are read ahead, also those of later parts. Taking the next stream
+        discards the rest of the one before.
         """
         pieces = (
             (len(cut) - number, piece)
@@ -200,7 +200,7 @@ def _fetch(file: StoredFile, start: int, end: int) -> bytes:
 
 
 def _pieces(part: FileRange) -> list[FileRange]:
-    """Cut a part of a file into the ranges that a stream reads, which end after it at most."""
+    """Cut a part of a file into the ranges that a stream reads, one after another."""
     # From the second piece on they consist of whole blocks of a cache.
     aligned = range(part.start // _PIECE * _PIECE + _PIECE, part.end - 1, _PIECE)
     cuts = itertools.pairwise([part.start, *aligned, part.end])
