@@ -95,8 +95,10 @@ def expect_whole(name: str, value: Any, *, least: int, below: int | None = None)
     try:
         number = operator.index(value)
     except TypeError:
-        raise ConfigError(f"{name}: expected a whole number, got {value!r}") from None
-    if number < least or (below is not None and number >= below) or isinstance(value, bool):
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ConfigError(f"{name}: expected a whole number, got {value!r}")
+    if number < least or (below is not None and number >= below):
         expected = f"{least} or more" if below is None else f"{least} to {below - 1}"
         raise ConfigError(f"{name}: expected {expected}, got {value!r}")
     return number

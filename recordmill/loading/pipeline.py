@@ -58,6 +58,10 @@ class Pipeline:
         weights = None
         if options.class_weights:
             weights = mixed_class_weights(sources, sequence, options.split)
+        hosts, host = options.shard or (1, 0)
+        if options.drop_remainder and sequence.records is not None:
+            batch = options.batch_size or 1
+            epoch_order.expect_full_batch(sequence.records, batch=batch, hosts=hosts)
         has_padding = options.shard is not None and not options.drop_remainder
         self._elements = Elements(
             selection=first.selection,
@@ -68,7 +72,6 @@ class Pipeline:
             label_offset=first.manifest.label_offset,
             class_weights=weights,
         )
-        hosts, host = options.shard or (1, 0)
         self._turns = stream.HostTurns(hosts=hosts, host=host)
         self._seed_key = first.sequence.layout.seed_key(options.seed)
         self._steps = EpochSteps(options, sequence, place=first.place)

@@ -341,6 +341,19 @@ def host_positions(records: int, *, consumed: int, hosts: int, host: int) -> ran
     return range(consumed + (host - consumed) % hosts, records, hosts)
 
 
+def expect_full_batch(records: int, *, batch: int, hosts: int) -> None:
+    """Check that an epoch has a full batch for every host, because others are dropped.
+
+    Raises:
+      ConfigError: it has none.
+    """
+    if records < batch * hosts:
+        of_hosts = f" for each of {hosts} hosts" if hosts > 1 else ""
+        raise ConfigError(
+            f"drop_remainder: an epoch of {records} records has no batch of {batch}{of_hosts}"
+        )
+
+
 def worker_batches(positions: range, *, batch: int, workers: int, worker: int) -> Iterator[range]:
     """Yield the batches of one worker, as ranges of positions; workers of a host take turns."""
     for first in range(worker * batch, len(positions), workers * batch):

@@ -19,7 +19,7 @@ from recordmill.option_checks import expect_whole
 from recordmill.reading.epoch_order import EpochOrder, epoch_order, order_name
 from recordmill.reading.reader import NO_RANDOM_ACCESS, Folder, Records
 from recordmill.reading.samples import BoundTransform, SampleMaker, Transform, bind
-from recordmill.reading.sequence import EpochSequence, State
+from recordmill.reading.sequence import MOST_EPOCHS, EpochSequence, State
 
 
 class OrderedRecords(Sequence[Any]):
@@ -101,7 +101,7 @@ class OrderedRecords(Sequence[Any]):
         Raises:
           ConfigError: there are fewer items.
         """
-        expect_whole("items", items, least=0, below=len(self) + 1)
+        items = expect_whole("items", items, least=0, below=len(self) + 1)
         records = self._sequence.records
         place = divmod(self._first + items, records) if records else (self._epochs, 0)
         return self._sequence.state(*place)
@@ -170,7 +170,7 @@ def grain_source(
       ConfigError: an option is invalid, the shards are compressed, or `start` is the state of
         another dataset or order, or after the last epoch.
     """
-    expect_whole("epochs", epochs, least=1)
+    epochs = expect_whole("epochs", epochs, least=1, below=MOST_EPOCHS + 1)
     bound, features = bind(transform, dataset, split, features=features)
     records, sequence = open_for_random_access(
         dataset,
@@ -205,7 +205,7 @@ def open_for_random_access(
 
     Raises as `grain_source`.
     """
-    expect_whole("seed", seed, least=0, below=2**63)
+    seed = expect_whole("seed", seed, least=0, below=2**63)
     records = Records(dataset, split, features=features, cache=cache, cache_size=cache_size)
     if not records.layout.seekable:
         raise ConfigError(NO_RANDOM_ACCESS)

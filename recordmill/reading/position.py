@@ -43,8 +43,8 @@ def position(
       ConfigError: an option is invalid, or `start` is the state of another dataset or order.
       ValueError: the split does not exist.
     """
-    expect_whole("step", step, least=0)
-    expect_whole("global_batch", global_batch, least=1)
+    step = expect_whole("step", step, least=0)
+    global_batch = expect_whole("global_batch", global_batch, least=1)
     sequence = open_sequence(
         dataset,
         split,
@@ -57,15 +57,15 @@ def position(
     ).sequence
     epoch, consumed = (0, 0) if start is None else sequence.parse(start)
     records = sequence.records
-    if records is None:
+    if records is None or (not step and consumed < records):
         return sequence.state(epoch, consumed + step * global_batch)
     steps = _steps(records - consumed, global_batch, drop_remainder=drop_remainder)
     if step >= steps:
         epoch, consumed, step = epoch + 1, 0, step - steps
         steps = _steps(records, global_batch, drop_remainder=drop_remainder)
-        if step and not steps:
+        if not steps:
             raise ConfigError(f"step: an epoch of {records} records has no batch of {global_batch}")
-        epoch, step = epoch + step // max(steps, 1), step % max(steps, 1)
+        epoch, step = epoch + step // steps, step % steps
     return sequence.state(epoch, consumed + step * global_batch)
 
 

@@ -35,6 +35,7 @@ State = dict[str, Any]
 Until = Literal["first_exhausted", "all_exhausted"]
 Datasets = Folder | Mapping[Folder, float] | Sequence[Folder]
 
+MOST_EPOCHS = 1 << 31
 ENDLESS_EPOCHS = 1 << 24  # at most, of a source in an epoch of an endless mixture
 _SHAPE_ORDER = ("digest", "split", "order", "seed")
 
@@ -144,7 +145,7 @@ class EpochSequence:
         """
         _expect_names(state, {"epoch", "records", *_SHAPE_ORDER, "filter"})
         self.check(state, "start")
-        epoch = expect_whole("start['epoch']", state["epoch"], least=0)
+        epoch = expect_whole("start['epoch']", state["epoch"], least=0, below=MOST_EPOCHS)
         records = self.layout.records
         consumed = expect_whole("start['records']", state["records"], least=0, below=records + 1)
         if self.kept is not None:
@@ -259,7 +260,7 @@ class MixtureSequence:
             share = self.schedule.parts[number] / 1_000_000
             _expect_equal(name, "share", then.get("share"), share)
         _expect_equal("start", "until", state["until"], self.until)
-        epoch = expect_whole("start['epoch']", state["epoch"], least=0)
+        epoch = expect_whole("start['epoch']", state["epoch"], least=0, below=MOST_EPOCHS)
         below = 1 << 62 if self.records is None else self.records + 1
         consumed = expect_whole("start['records']", state["records"], least=0, below=below)
         for number, here in enumerate(self.state(epoch, consumed)["sources"]):
@@ -306,7 +307,7 @@ def open_sequence(
       ValueError: the split or a feature does not exist.
       ConfigError: an option is invalid.
     """
-    expect_whole("seed", seed, least=0, below=2**63)
+    seed = expect_whole("seed", seed, least=0, below=2**63)
     weights = parse_datasets(dataset, temperature=temperature, until=until)
     records = tuple(
         Records(
@@ -394,8 +395,15 @@ def mixture(
       which are raised to the power 1 / temperature.
 
     Raises:
-      ConfigError: a source has no records, or a share is less than a millionth.
+      ConfigError: two sources are the same dataset, a source has no records, or a share is less
+        than a millionth.
     """
+    names: dict[str, Folder] = {}
+    for source, folder in zip(sources, weights, strict=True):
+        if (other := names.setdefault(source.digest, folder)) is not folder:
+            raise ConfigError(
+                f"expected each dataset once in a mixture, but {other} and {folder} hold the same"
+            )
     power = 1.0 if temperature is None else 1 / temperature
     given = {}
     for source, (name, weight) in zip(sources, weights.items(), strict=True):

@@ -11,10 +11,16 @@ import numpy as np
 
 from recordmill.errors import ConfigError
 from recordmill.option_checks import expect_whole
-from recordmill.reading.epoch_order import host_positions, worker_batches
+from recordmill.reading.epoch_order import expect_full_batch, host_positions, worker_batches
 from recordmill.reading.epoch_reader import SequenceReader
 from recordmill.reading.samples import BoundTransform, SampleMaker, Transform, bind
-from recordmill.reading.sequence import Datasets, OpenedSequence, State, open_sequence
+from recordmill.reading.sequence import (
+    MOST_EPOCHS,
+    Datasets,
+    OpenedSequence,
+    State,
+    open_sequence,
+)
 
 try:
     import torch
@@ -79,7 +85,7 @@ class TorchRecords(IterableDataset):
         Raises:
           ConfigError: the number is below 0.
         """
-        self._shared[_EPOCH] = expect_whole("epoch", epoch, least=0)
+        self._shared[_EPOCH] = expect_whole("epoch", epoch, least=0, below=MOST_EPOCHS)
         self._shared[_ITERATIONS] = 0
         self._next = None
 
@@ -250,15 +256,16 @@ def torch_dataset(
       ValueError: the split or a feature does not exist.
       ConfigError: an option is invalid, or `start` is the state of another dataset or order.
     """
-    if len(shard) != 2:
+    if not isinstance(shard, Sequence) or len(shard) != 2:
         raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {shard!r}")
-    hosts, index = (expect_whole("shard", number, least=0) for number in shard)
+    hosts = expect_whole("shard", shard[0], least=1)
+    index = expect_whole("shard", shard[1], least=0)
     if index >= hosts:
         raise ConfigError(
             f"shard: expected (hosts, index) with an index below {hosts}, got {shard!r}"
         )
     if batch_size is not None:
-        expect_whole("batch_size", batch_size, least=1)
+        batch_size = expect_whole("batch_size", batch_size, least=1)
     elif drop_remainder or collate_fn is not None:
         name = "drop_remainder" if drop_remainder else "collate_fn"
         raise ConfigError(f"{name} applies to batches: set batch_size")
@@ -277,6 +284,9 @@ def torch_dataset(
         cache=cache,
         cache_size=cache_size,
     )
+    records = opened.sequence.records
+    if drop_remainder and batch_size is not None and records is not None:
+        expect_full_batch(records, batch=batch_size, hosts=hosts)
     found = TorchRecords(
         opened,
         shard=(hosts, index),

@@ -6,11 +6,12 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from recordmill.errors import ConfigError
 from recordmill.option_checks import expect_whole
 from recordmill.reading.ordered_records import OrderedRecords, open_for_random_access
 from recordmill.reading.reader import Folder, Records
 from recordmill.reading.samples import BoundTransform, Transform, bind
-from recordmill.reading.sequence import EpochSequence
+from recordmill.reading.sequence import MOST_EPOCHS, EpochSequence
 
 try:
     import torch
@@ -45,14 +46,21 @@ class TorchSource(OrderedRecords):
         return self._sequence.records * (self.epoch + 1) - self._first
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch; the first one continues after the records that `start` leaves out.
-
-        The length of a continued epoch differs from that of the next, which needs a new sampler.
+        """Set the epoch.
 
         Raises:
-          ConfigError: the number is below 0.
+          ConfigError: the number is below 0, or the source holds the rest of another epoch, whose
+            length a sampler keeps.
         """
-        self._epoch[0] = expect_whole("epoch", epoch, least=0)
+        epoch = expect_whole("epoch", epoch, least=0, below=MOST_EPOCHS)
+        continued, consumed = self._start
+        if consumed and epoch != continued:
+            raise ConfigError(
+                f"this source holds the rest of epoch {continued}, and samplers keep its length:"
+                " for later epochs make a source without start, and its sampler, then call"
+                f" set_epoch({epoch})"
+            )
+        self._epoch[0] = epoch
 
     @property
     def epoch(self) -> int:
@@ -90,6 +98,7 @@ def torch_source(
       samplers that shuffle.
     order: as for `recordmill.torch_dataset`.
     start: a state of `recordmill.position`, `state` or `state_dict`, from which item 0 continues.
+      The source then holds the rest of that epoch; later epochs need another one without `start`.
     transform: a function from record to sample, or `recordmill.Decode`, called in the worker. If
       workers are spawned, it must be a module-level function.
     features: names of the features to return; None for all. `Decode` selects them by `inputs`.

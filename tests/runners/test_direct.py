@@ -15,7 +15,7 @@ def build(pipeline: beam.Pipeline) -> None:
     ("workers", "message"),
     [
         (-1, "workers: expected 0 or more, got -1"),
-        (True, "workers: expected 0 or more, got True"),
+        (True, "workers: expected a whole number, got True"),
         (None, "workers: expected a whole number, got None"),
         (1.5, "workers: expected a whole number, got 1.5"),
         ("2", "workers: expected a whole number, got '2'"),

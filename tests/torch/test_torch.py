@@ -285,6 +285,12 @@ def test_values_are_those_that_were_declared(tmp_path) -> None:
         ({"seed": "a"}, "seed: expected a whole number, got 'a'"),
         ({"batch_size": 0}, "batch_size: expected 1 or more, got 0"),
         ({"drop_remainder": True}, "drop_remainder applies to batches: set batch_size"),
+        (
+            {"drop_remainder": True, "batch_size": 100, "shard": (9, 0)},
+            "drop_remainder: an epoch of .* records has no batch of 100 for each of 9 hosts",
+        ),
+        ({"shard": 2}, r"shard: expected .hosts, index., such as .4, 0., got 2"),
+        ({"shard": (0, 0)}, "shard: expected 1 or more, got 0"),
         ({"collate_fn": list}, "collate_fn applies to batches: set batch_size"),
         ({"order": "full"}, "order: 'full' needs shuffle=True"),
         ({"shuffle": True, "order": "half"}, "order: expected one of windowed, full, got 'half'"),
@@ -301,8 +307,10 @@ def test_what_cannot_be_asked_for(numbered, options, message) -> None:
 def test_other_trouble(numbered, tmp_path) -> None:
     with pytest.raises(ManifestError, match="no dataset"):
         recordmill.torch_dataset(tmp_path)
-    with pytest.raises(ConfigError, match="epoch: expected 0 or more, got -1"):
+    with pytest.raises(ConfigError, match="epoch: expected 0 to 2147483647, got -1"):
         recordmill.torch_dataset(numbered / "none").set_epoch(-1)
+    with pytest.raises(ConfigError, match="epoch: expected 0 to 2147483647, got 10000000000"):
+        recordmill.torch_dataset(numbered / "none").set_epoch(10**10)
 
 
 def test_the_page_shows_what_runs(tmp_path, monkeypatch) -> None:

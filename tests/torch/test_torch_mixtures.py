@@ -178,6 +178,7 @@ def test_temperatures_make_weights_of_sizes(folders) -> None:
         ({"weights": {"large": 1, "small": 1e-9}}, "small is less than a millionth of all weig"),
         ({"weights": {"large": 1}, "temperature": 2}, "temperature computes the weights from the"),
         ({"weights": ["large", "large"]}, "expected each dataset once in a mixture"),
+        ({"weights": ["large", "./large"]}, "but large and ./large hold the same"),
         ({"weights": ["large"], "temperature": 0}, "temperature: expected a number above 0, got 0"),
         ({"weights": "large", "temperature": 2}, "temperature applies to a mixture"),
         ({"weights": "large", "until": "first_exhausted"}, "until applies to a mixture"),

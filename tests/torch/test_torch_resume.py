@@ -239,7 +239,7 @@ def test_a_stateful_data_loader_continues(numbered, workers, steps) -> None:
         ({"order": "full"}, "made with order 'full', but here it is 'windowed'"),
         ({"split": None}, "made with split None, but here it is 'train'"),
         ({"records": RECORDS + 1}, "start\\['records'\\]: expected 0 to 211, got 212"),
-        ({"epoch": -1}, "start\\['epoch'\\]: expected 0 or more, got -1"),
+        ({"epoch": -1}, "start\\['epoch'\\]: expected 0 to 2147483647, got -1"),
         ({"epoch": "1"}, "start\\['epoch'\\]: expected a whole number, got '1'"),
     ],
 )

@@ -77,13 +77,16 @@ def test_it_continues_another_run(numbered) -> None:
     assert data[:] == epoch_of(numbered, 0)[100:]
     assert data.state(11) == state | {"records": 111}
     assert data.state(111) == state | {"epoch": 1, "records": 0}
+    data.set_epoch(0)
+    with pytest.raises(ConfigError, match=r"the rest of epoch 0, and .* then call set_epoch.1."):
+        data.set_epoch(1)  # the sampler would leave out 100 records
+    data = source(numbered)
     data.set_epoch(1)
-    assert len(data) == RECORDS
     assert data[:] == epoch_of(numbered, 1)
     later = source(numbered, start=data.state(30))
     assert later.epoch == 1
     assert later[:] == epoch_of(numbered, 1)[30:]
-    with pytest.raises(ConfigError, match="epoch: expected 0 or more, got -1"):
+    with pytest.raises(ConfigError, match="epoch: expected 0 to 2147483647, got -1"):
         data.set_epoch(-1)
 
 

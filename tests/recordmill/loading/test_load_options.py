@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     [
         ({"split": "dev"}, "expected one of the splits train, validation, test, got 'dev'"),
         ({"batch_size": 0}, "batch_size: expected 1 or more, got 0"),
-        ({"batch_size": True}, "batch_size: expected 1 or more, got True"),
+        ({"batch_size": True}, "batch_size: expected a whole number, got True"),
         ({"batch_size": "8"}, "batch_size: expected a whole number, got '8'"),
         ({"seed": -1}, "seed: expected 0 to 9223372036854775807, got -1"),
         ({"seed": 2**63}, "seed: expected 0 to 9223372036854775807, got 9223372036854775808"),

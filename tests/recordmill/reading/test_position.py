@@ -44,6 +44,15 @@ def steps_of(records: int, batch: int, drop: bool) -> list[tuple[int, int]]:
     return states
 
 
+def test_the_state_is_json_whatever_the_counters(folder) -> None:
+    options = {"step": np.int64(0), "global_batch": np.int32(10**6), "seed": np.int64(7)}
+    state = recordmill.position(folder, drop_remainder=True, **options)
+    assert json.loads(json.dumps(state)) == state
+    assert (state["epoch"], state["records"]) == (0, 0)
+    source = recordmill.grain_source(folder, "train")
+    assert json.dumps(source.state(np.int64(1)))
+
+
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 6, 7])
 def test_steps_make_a_state(folder, batch, drop) -> None:
