@@ -144,7 +144,7 @@ def test_gzip_is_refused(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 0}, "epochs: expected 1 or more, got 0"),
+        ({"epochs": 0}, "epochs: expected 1 to 2147483648, got 0"),
         ({"epochs": None}, "epochs: expected a whole number, got None"),
         ({"seed": -1}, "seed: expected 0 to 9223372036854775807, got -1"),
         ({"order": "full"}, "order: 'full' needs shuffle=True"),
