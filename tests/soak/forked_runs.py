@@ -94,13 +94,13 @@ def _serve() -> None:
     import recordmill.pipelines.text
     import recordmill.pipelines.video
     import recordmill.runners.direct  # noqa: F401
-    from recordmill.storage import files, s3_objects, storage_errors
+    from recordmill.storage import filesystems, s3_objects, storage_errors
     from recordmill.transforms.staged import encoder_tasks  # noqa: F401
 
     storage_errors.PAUSES = (0, 0, 0)
     storage_errors.OUTAGE_PAUSES = (0, 0)
     s3_objects.STALL_SECONDS = STALL_SECONDS
-    files.fs = types.SimpleNamespace(FileSystem=types.SimpleNamespace(from_uri=_from_uri))
+    filesystems.fs = types.SimpleNamespace(FileSystem=types.SimpleNamespace(from_uri=_from_uri))
     gc.freeze()  # the collector of a fork would copy the pages of all that was imported
     for line in sys.stdin:
         request = json.loads(line)

@@ -107,7 +107,7 @@ def folder(tmp_path_factory):
         ({"shuffle": 1000}, "shuffle: expected True or False, got 1000"),
         (
             {"inputs": "size", "batch_size": 7, "drop_remainder": True, "repeat": True},
-            "the 6 records of train may not fill a batch of 7, and with drop_remainder an endless",
+            "drop_remainder: an epoch of 6 records has no batch of 7",
         ),
         ({"repeat": 2, "start": 12}, "start: 12, in epochs of 6 steps, is after the end of 2"),
         ({"order": "full"}, "order: 'full' needs shuffle=True"),
