@@ -15,6 +15,9 @@ from tests.numbered_records import SEED, Expected, numbered_dataset
 ROSES = pc.field("label") == "rose"
 SIZES = {"large": 211, "small": 40, "tiny": 13}
 CASES: dict[str, tuple[dict[str, float], dict[str, Any]]] = {
+    "plain": ({"large": 1}, {"shuffle": True}),
+    "plain-full": ({"large": 1}, {"shuffle": True, "order": "full"}),
+    "plain-gzip": ({"zipped": 1}, {"shuffle": True}),
     "filter": ({"large": 1}, {"shuffle": True, "filter": ROSES}),
     "filter-full": ({"large": 1}, {"shuffle": True, "order": "full", "filter": ROSES}),
     "filter-stored": ({"large": 1}, {"filter": ROSES}),

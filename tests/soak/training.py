@@ -4,9 +4,10 @@
     python -m tests.soak.training --interruptions 5     a sample
 
 Every global batch must have the records of the undisturbed run: none is lost, doubled or at another
-place. The runs are those of `tests/training_cases.py`: filters and mixtures, with and without gzip.
-A fifth of the interruptions kills the processes of all hosts while they read on. A loader is a
-function in `LOADERS`.
+place. The runs are those of `tests/training_cases.py`: plain ones, filters and mixtures, with and
+without gzip. Grain takes part in the plain ones whose records can be read one by one. A fifth of
+the interruptions kills the processes of all hosts while they read on. A loader is a function in
+`LOADERS`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,30 @@ def read_by_tensorflow(
         yield batch["number"].tolist()
 
 
-LOADERS: dict[str, Loader] = {"torch": read_by_torch, "tensorflow": read_by_tensorflow}
+def read_by_grain(case: TrainingCase, options: dict[str, Any], workers: int) -> Iterator[list[int]]:
+    """Read with Grain over `recordmill.grain_source`; workers are threads."""
+    import grain
+
+    (hosts, host), batch, state = options["shard"], options["batch_size"], options["start"]
+    given = {"seed": SEED, "transform": number_of} | case.options
+    for epoch in itertools.count(0 if state is None else state["epoch"]):
+        source = recordmill.grain_source(
+            case.datasets, "train", epochs=epoch + 1, start=state, **given
+        )
+        batches = grain.MapDataset.source(source)[host::hosts].batch(batch)
+        read = batches.to_iter_dataset(grain.ReadOptions(num_threads=workers))
+        # the rest of the epoch fills no batch of every host
+        for numbers in itertools.islice(read, len(source) // (hosts * batch)):
+            yield numbers.tolist()
+        state = source.state(len(source))
+
+
+LOADERS: dict[str, Loader] = {
+    "torch": read_by_torch,
+    "tensorflow": read_by_tensorflow,
+    "grain": read_by_grain,
+}
+WITH_GRAIN = ("plain", "plain-full")
 
 
 def options_of(state: State | None, host: int, hosts: int, batch: int) -> dict[str, Any]:
@@ -149,7 +173,9 @@ def main() -> int:
             generator = random.Random(f"{name} {arguments.seed}")
             readers = []
             for number in range(arguments.interruptions):
-                loader = generator.choice(arguments.loaders)
+                loader = generator.choice(
+                    [one for one in arguments.loaders if one != "grain" or name in WITH_GRAIN]
+                )
                 workers = generator.choice(WORKERS)
                 if number % KILLED_EVERY == KILLED_EVERY - 1:
                     readers.append(killed(name, pathlib.Path(folder), loader, workers))
