@@ -350,7 +350,7 @@ def test_faults_of_a_store_change_nothing(tmp_path: pathlib.Path) -> None:
         series = store_faults.Series(tmp_path, store)
         with series.runs:
             command = faults.make_inputs(tmp_path / "in")["table"]
-            (kind,) = series.prepare("table", command, places=("store to store",))
+            (kind,) = series.prepare("table", command, places=(store_faults.PLACES[3],))
             ends = [series.inject(kind, one, over_old=True) for one in injections]
     assert ends == [(1, "old"), (-9, "old"), (1, "none"), (1, "none")]
 
