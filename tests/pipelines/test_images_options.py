@@ -472,7 +472,7 @@ def test_every_option_is_shown(capsys):
     # test_card.py, test_report_page.py, test_verify_option.py, test_hostile_listings.py,
     # test_road.py
     elsewhere |= {"card", "report", "verify", "allow-store", "confine", "max-worker-memory"}
-    elsewhere |= {"max-worker-seconds"}  # test_endless_records.py
+    elsewhere |= {"max-worker-seconds", "scratch"}  # test_endless_records.py, test_scratch.py
     elsewhere |= {"learned-from", "max-drift"}  # test_learned_from.py
     elsewhere |= {"bytes-column"}  # test_media_tables.py
     elsewhere |= {"damaged"}  # test_damaged_images.py
