@@ -4,6 +4,7 @@ import re
 
 import pyarrow.compute as pc
 import pytest
+import tensorflow as tf  # noqa: F401, a fast test has none
 
 import recordmill
 from recordmill.errors import ConfigError
