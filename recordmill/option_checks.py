@@ -104,6 +104,23 @@ def expect_whole(name: str, value: Any, *, least: int, below: int | None = None)
     return number
 
 
+def expect_shard(value: Any) -> tuple[int, int]:
+    """Return the option `shard`: (hosts, index of this host).
+
+    Raises:
+      ConfigError: it is not such a pair.
+    """
+    if not isinstance(value, Sequence) or len(value) != 2:
+        raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {value!r}")
+    hosts = expect_whole("shard", value[0], least=1)
+    index = expect_whole("shard", value[1], least=0)
+    if index >= hosts:
+        raise ConfigError(
+            f"shard: expected (hosts, index) with an index below {hosts}, got {value!r}"
+        )
+    return hosts, index
+
+
 def expect_fraction(name: str, value: Any) -> None:
     """Raise ConfigError unless the value is a number from 0 to 1."""
     if not is_number(value) or not 0 <= value <= 1:

@@ -461,7 +461,8 @@ class Staging:
         except ConfigError:
             if fresh and not self.place("info").exists():
                 self.root.delete_tree()
-                self.intermediate.delete_tree()
+                if self.scratch is not None:
+                    self.scratch.delete_tree()
             raise
 
     def begin(self) -> None:

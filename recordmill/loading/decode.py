@@ -58,23 +58,6 @@ class Decode:
             image_size=parse_image_size(self.image_size),
             augment=frozenset(parse_names(self.augment)),
             normalize=self.normalize,
-            # Options of batches and epochs:
-            batch_size=None,
-            shuffle=False,
-            seed=0,
-            order=None,
-            repeat=False,
-            class_weights=False,
-            padding="pad",
-            pad_to=None,
-            bucket_boundaries=None,
-            drop_remainder=False,
-            cache_decoded=False,
-            shard=None,
-            start=0,
-            filter=None,
-            temperature=None,
-            until=None,
         )
         selection = select(manifest, options)
         for name in selection.images:

@@ -14,9 +14,9 @@ from recordmill.loading.options import (
     parse_boundaries,
     parse_image_size,
     parse_names,
-    parse_shard,
 )
 from recordmill.loading.sources import open_datasets
+from recordmill.option_checks import expect_shard
 from recordmill.reading.sequence import Datasets
 
 
@@ -144,7 +144,7 @@ def load(
         cache_decoded=(
             os.fspath(cache_decoded) if isinstance(cache_decoded, os.PathLike) else cache_decoded
         ),
-        shard=parse_shard(shard),
+        shard=None if shard is None else expect_shard(shard),
         start=start,
         filter=filter,
         temperature=temperature,

@@ -26,29 +26,29 @@ class LoadOptions:
     """
 
     split: str
-    batch_size: int | None
-    shuffle: bool
-    seed: int
-    order: str | None
-    repeat: bool | int
-    inputs: tuple[str, ...] | None
-    label: str | None
-    as_supervised: bool | None
-    image_size: tuple[int, int] | None
-    augment: frozenset[str]
-    normalize: Normalize | None
-    one_hot: bool
-    class_weights: bool
-    padding: Padding
-    pad_to: int | None
-    bucket_boundaries: tuple[int, ...] | None
-    drop_remainder: bool
-    cache_decoded: bool | str
-    shard: tuple[int, int] | None
-    start: int | Mapping[str, Any]
-    filter: Any
-    temperature: float | None
-    until: str | None
+    batch_size: int | None = None
+    shuffle: bool = False
+    seed: int = 0
+    order: str | None = None
+    repeat: bool | int = False
+    inputs: tuple[str, ...] | None = None
+    label: str | None = None
+    as_supervised: bool | None = None
+    image_size: tuple[int, int] | None = None
+    augment: frozenset[str] = frozenset()
+    normalize: Normalize | None = None
+    one_hot: bool = False
+    class_weights: bool = False
+    padding: Padding = "pad"
+    pad_to: int | None = None
+    bucket_boundaries: tuple[int, ...] | None = None
+    drop_remainder: bool = False
+    cache_decoded: bool | str = False
+    shard: tuple[int, int] | None = None
+    start: int | Mapping[str, Any] = 0
+    filter: Any = None
+    temperature: float | None = None
+    until: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "pad_to"):
@@ -81,7 +81,7 @@ class LoadOptions:
         if self.image_size is not None:
             for side in self.image_size:
                 expect_whole("image_size", side, least=1)
-        self._check_shard()
+        self._check_start()
         self._check_batches()
         if self.augment and self.split != TRAIN:
             raise ConfigError(f"augment is for the split {TRAIN}, got the split {self.split!r}")
@@ -106,16 +106,8 @@ class LoadOptions:
                 " class_weights"
             )
 
-    def _check_shard(self) -> None:
-        if self.shard is None:
-            return
-        hosts, index = self.shard
-        expect_whole("shard", hosts, least=1)
-        expect_whole("shard", index, least=0)
-        if index >= hosts:
-            raise ConfigError(
-                f"shard: expected (hosts, index) with an index below {hosts}, got {self.shard}"
-            )
+    def _check_start(self) -> None:
+        hosts, _ = self.shard or (1, 0)
         if hosts > 1 and self.start and not isinstance(self.start, Mapping):
             raise ConfigError(
                 f"start: the records of {self.start!r} steps depend on the number of hosts: give a"
@@ -173,15 +165,6 @@ def parse_image_size(value: int | Sequence[int] | None) -> tuple[int, int] | Non
     if len(both) != 2:
         raise ConfigError(f"image_size: expected 224, or (height, width), got {value!r}")
     return both[0], both[1]
-
-
-def parse_shard(value: Sequence[int] | None) -> tuple[int, int] | None:
-    """Return (hosts, index of this host)."""
-    if value is None:
-        return None
-    if not isinstance(value, Sequence) or len(value) != 2:
-        raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {value!r}")
-    return value[0], value[1]
 
 
 def parse_boundaries(value: Any) -> tuple[int, ...] | None:

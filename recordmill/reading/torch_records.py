@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.errors import ConfigError
-from recordmill.option_checks import expect_whole
+from recordmill.option_checks import expect_shard, expect_whole
 from recordmill.reading.epoch_order import expect_full_batch, host_positions, worker_batches
 from recordmill.reading.epoch_reader import SequenceReader
 from recordmill.reading.samples import BoundTransform, SampleMaker, Transform, bind
@@ -256,14 +256,7 @@ def torch_dataset(
       ValueError: the split or a feature does not exist.
       ConfigError: an option is invalid, or `start` is the state of another dataset or order.
     """
-    if not isinstance(shard, Sequence) or len(shard) != 2:
-        raise ConfigError(f"shard: expected (hosts, index), such as (4, 0), got {shard!r}")
-    hosts = expect_whole("shard", shard[0], least=1)
-    index = expect_whole("shard", shard[1], least=0)
-    if index >= hosts:
-        raise ConfigError(
-            f"shard: expected (hosts, index) with an index below {hosts}, got {shard!r}"
-        )
+    hosts, index = expect_shard(shard)
     if batch_size is not None:
         batch_size = expect_whole("batch_size", batch_size, least=1)
     elif drop_remainder or collate_fn is not None:
