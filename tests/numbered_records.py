@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 import recordmill
 from recordmill.reading.epoch_order import epoch_order
@@ -16,6 +17,14 @@ from tests.make_dataset import Row, make_dataset
 
 RECORDS = 211
 SEED = 7
+# Options of an order, and the compression of the dataset.
+ORDERS = [
+    pytest.param({"shuffle": True}, "none", id="windowed"),
+    pytest.param({"shuffle": True}, "gzip", id="gzip"),
+    pytest.param({"shuffle": True, "order": "full"}, "none", id="full"),
+    pytest.param({}, "none", id="stored"),
+    pytest.param({}, "gzip", id="stored-gzip"),
+]
 _FEATURES = {
     "number": Feature(dtype="int64"),
     "filling": Feature(dtype="float32", shape=(20,)),
@@ -42,6 +51,27 @@ def numbered_dataset(
     splits = {"train": train, "validation": [], "test": [rows[:3]]}
     make_dataset(folder, splits, features=_FEATURES, compression=compression)
     return folder
+
+
+def in_both_compressions(folder: pathlib.Path) -> pathlib.Path:
+    """Write the datasets `none` and `gzip` into a folder, and return it."""
+    for compression in ("none", "gzip"):
+        numbered_dataset(folder / compression, compression=compression)
+    return folder
+
+
+def numbers_of_epochs(folder: pathlib.Path, options: Mapping[str, Any], epochs: int) -> list[int]:
+    """Return the record numbers of all epochs, by the pure order."""
+    layout = recordmill.open(folder, "train").layout
+    name = options.get("order", "windowed") if options else "stored"
+    orders = (epoch_order(name, layout, seed=SEED, epoch=epoch) for epoch in range(epochs))
+    return [*itertools.chain(*(one.record_numbers(np.arange(RECORDS)).tolist() for one in orders))]
+
+
+def use_small_windows(patch: pytest.MonkeyPatch) -> None:
+    """Make windows of six blocks, of four or five records."""
+    patch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
+    patch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
 
 
 def number_of(record: dict[str, Any]) -> int:

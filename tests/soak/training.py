@@ -25,10 +25,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 import recordmill
-from recordmill.reading import epoch_order
 from recordmill.reading.sequence import State
-from tests.numbered_records import SEED, number_of
+from tests.numbered_records import SEED, number_of, use_small_windows
 from tests.training_cases import (
     CASES,
     Batches,
@@ -146,12 +147,6 @@ def run_host(given: str) -> None:
         print(json.dumps(numbers), flush=True)
 
 
-def use_small_windows() -> None:
-    """Make windows of six blocks, of four or five records."""
-    epoch_order.LANES = (6, 3, 1)
-    epoch_order.WINDOW_BYTES = 30 * 140
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--interruptions", type=int, default=50)
@@ -160,7 +155,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--host", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    use_small_windows()
+    use_small_windows(pytest.MonkeyPatch())
     if arguments.host is not None:
         run_host(arguments.host)
         return 0

@@ -10,8 +10,14 @@ import pytest
 from torch.utils.data import DataLoader
 
 import recordmill
-from recordmill.reading.epoch_order import epoch_order
-from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
+from tests.numbered_records import (
+    RECORDS,
+    SEED,
+    number_of,
+    numbered_dataset,
+    numbers_of_epochs,
+    use_small_windows,
+)
 from tests.reading_page import pictures_dataset, python_of
 
 EPOCHS = 3
@@ -32,22 +38,13 @@ def numbered(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
 
 
 def source(folder, options, **others):
     return recordmill.grain_source(
         folder, "train", seed=SEED, epochs=EPOCHS, transform=number_of, **options, **others
     )
-
-
-def sequence(folder, options) -> list[int]:
-    """The record numbers of all epochs, by the pure order."""
-    layout = recordmill.open(folder, "train").layout
-    name = options.get("order", "windowed") if options else "stored"
-    orders = (epoch_order(name, layout, seed=SEED, epoch=epoch) for epoch in range(EPOCHS))
-    return [*itertools.chain(*(one.record_numbers(np.arange(RECORDS)).tolist() for one in orders))]
 
 
 def together(parts) -> list[int]:
@@ -60,7 +57,7 @@ def together(parts) -> list[int]:
 @pytest.mark.parametrize("hosts", HOSTS)
 def test_hosts_share_the_order(numbered, hosts, options) -> None:
     records = source(numbered, options)
-    wanted = sequence(numbered, options)
+    wanted = numbers_of_epochs(numbered, options, EPOCHS)
     data = grain.MapDataset.source(records)
     assert len(data) == EPOCHS * RECORDS
     parts = [data[host::hosts] for host in range(hosts)]
@@ -84,7 +81,7 @@ def test_hosts_share_the_order(numbered, hosts, options) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_worker_processes_share_the_order(numbered, workers) -> None:
-    records, wanted = source(numbered, FULL), sequence(numbered, FULL)
+    records, wanted = source(numbered, FULL), numbers_of_epochs(numbered, FULL, EPOCHS)
     parts = [
         grain.MapDataset.source(records)[host::2]
         .batch(8, drop_remainder=True)
@@ -134,7 +131,7 @@ def test_the_state_of_an_iterator_continues(numbered, workers) -> None:
     again = iterator()
     again.set_state(state)
     items = np.concatenate([*found, *again]).tolist()
-    assert items == sequence(numbered, FULL)
+    assert items == numbers_of_epochs(numbered, FULL, EPOCHS)
 
 
 def test_the_state_of_a_data_loader_belongs_to_its_source(numbered) -> None:
@@ -148,7 +145,7 @@ def test_the_state_of_a_data_loader_belongs_to_its_source(numbered) -> None:
     state = iterator.get_state()
     again = iter(loader({"shuffle": True}))
     again.set_state(state)
-    assert [*found, *map(int, again)] == sequence(numbered, {"shuffle": True})
+    assert [*found, *map(int, again)] == numbers_of_epochs(numbered, {"shuffle": True}, EPOCHS)
     other = iter(loader(FULL))
     with pytest.raises(ValueError, match="DataSource in checkpoint does not match"):
         other.set_state(state)
@@ -158,7 +155,7 @@ def test_the_state_of_a_data_loader_belongs_to_its_source(numbered) -> None:
 def test_any_number_of_hosts_continues_in_grain_and_torch(numbered, options) -> None:
     """Ten interruptions over three epochs, at each of which the loader may change."""
     rng = random.Random(3)
-    wanted, found, state, loaders = sequence(numbered, options), [], None, set()
+    wanted, found, state, loaders = numbers_of_epochs(numbered, options, EPOCHS), [], None, set()
     shuffled = {"shuffle": bool(options), "order": options.get("order"), "seed": SEED}
     while len(found) < len(wanted):
         hosts, size = rng.choice(HOSTS), rng.randint(1, 6)
@@ -209,7 +206,7 @@ def test_load_continues_what_grain_began(numbered) -> None:
         inputs="number",
     )  # fmt: skip
     found = [int(number) for batch in data for number in batch["number"].numpy()]
-    assert found == sequence(numbered, {"shuffle": True})[80:]
+    assert found == numbers_of_epochs(numbered, {"shuffle": True}, EPOCHS)[80:]
 
 
 def test_seeds_of_transformations_differ_between_epochs(numbered) -> None:

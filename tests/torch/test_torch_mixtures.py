@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 import recordmill
 from recordmill.errors import ConfigError
-from tests.numbered_records import SEED, Expected, number_of
+from tests.numbered_records import SEED, Expected, number_of, use_small_windows
 from tests.training_cases import (
     CASES,
     ROSES,
@@ -33,8 +33,7 @@ def folders(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
 
 
 class Case(TrainingCase):

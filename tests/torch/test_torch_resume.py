@@ -12,34 +12,28 @@ from torch.utils.data import DataLoader
 import recordmill
 from recordmill.errors import ConfigError
 from recordmill.reading.epoch_order import epoch_order
-from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
+from tests.numbered_records import (
+    ORDERS,
+    RECORDS,
+    SEED,
+    in_both_compressions,
+    number_of,
+    use_small_windows,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
-
-COMPRESSIONS = ("none", "gzip")
-ORDERS = [
-    pytest.param({"shuffle": True}, "none", id="windowed"),
-    pytest.param({"shuffle": True}, "gzip", id="gzip"),
-    pytest.param({"shuffle": True, "order": "full"}, "none", id="full"),
-    pytest.param({}, "none", id="stored"),
-    pytest.param({}, "gzip", id="stored-gzip"),
-]
 
 
 @pytest.fixture(scope="module")
 def numbered(tmp_path_factory):
     """`none` and `gzip`: records in five shards of train, one of which is empty."""
-    folder = tmp_path_factory.mktemp("resumed")
-    for compression in COMPRESSIONS:
-        numbered_dataset(folder / compression, compression=compression)
-    return folder
+    return in_both_compressions(tmp_path_factory.mktemp("resumed"))
 
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
 
 
 def dataset(folder, **options):

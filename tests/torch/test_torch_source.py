@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, defa
 import recordmill
 from recordmill.errors import ConfigError
 from tests.make_dataset import make_dataset
-from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
+from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset, use_small_windows
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -23,8 +23,7 @@ def numbered(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
 
 
 def source(folder, **options):

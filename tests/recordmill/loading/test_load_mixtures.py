@@ -13,7 +13,7 @@ from recordmill.errors import ConfigError
 from recordmill.loading import graph_order
 from recordmill.reading.mixture_schedule import PARTS, MixtureSchedule, shares
 from recordmill.reading.sequence import open_sequence
-from tests.numbered_records import SEED
+from tests.numbered_records import SEED, use_small_windows
 from tests.training_cases import CASES, ROSES, TrainingCase, expect_continued, make_datasets
 
 
@@ -27,8 +27,7 @@ def folders(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
 
 
 class Case(TrainingCase):

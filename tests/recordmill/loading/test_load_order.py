@@ -17,16 +17,7 @@ from recordmill.reading import epoch_order as orders
 from recordmill.reading.epoch_order import OrderLayout, epoch_order
 from recordmill.tfrecord.features import Feature
 from tests.make_dataset import Row, make_dataset
-
-RECORDS = 211
-SEED = 7
-ORDERS = [
-    pytest.param({"shuffle": True}, "none", id="windowed"),
-    pytest.param({"shuffle": True}, "gzip", id="gzip"),
-    pytest.param({"shuffle": True, "order": "full"}, "none", id="full"),
-    pytest.param({}, "none", id="stored"),
-    pytest.param({}, "gzip", id="stored-gzip"),
-]
+from tests.numbered_records import ORDERS, RECORDS, SEED, use_small_windows
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +42,7 @@ def numbered(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
 
 
 def load(folder, **options):

@@ -11,30 +11,18 @@ import recordmill
 from recordmill.format.manifest import ManifestError
 from recordmill.reading.reader import DatasetDamagedError
 from recordmill.storage import s3_objects, storage_errors
-from tests.numbered_records import RECORDS, SEED, numbered_dataset
+from tests.numbered_records import ORDERS, RECORDS, SEED, in_both_compressions, use_small_windows
 from tests.s3_store import LASTING, S3Store
-
-ORDERS = [
-    pytest.param({"shuffle": True}, "none", id="windowed"),
-    pytest.param({"shuffle": True}, "gzip", id="gzip"),
-    pytest.param({"shuffle": True, "order": "full"}, "none", id="full"),
-    pytest.param({}, "none", id="stored"),
-    pytest.param({}, "gzip", id="stored-gzip"),
-]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
-    made = tmp_path_factory.mktemp("numbered")
-    for compression in ("none", "gzip"):
-        numbered_dataset(made / compression, compression=compression)
-    return made
+    return in_both_compressions(tmp_path_factory.mktemp("numbered"))
 
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
     monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0, 0))
     monkeypatch.setattr(storage_errors, "OUTAGE_PAUSES", ())
 

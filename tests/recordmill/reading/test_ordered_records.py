@@ -1,6 +1,5 @@
 """grain_source has the records of all epochs in the one order, by their position."""
 
-import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,9 +8,15 @@ import pytest
 
 import recordmill
 from recordmill.errors import ConfigError
-from recordmill.reading.epoch_order import epoch_order
 from recordmill.reading.reader import DatasetDamagedError
-from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
+from tests.numbered_records import (
+    RECORDS,
+    SEED,
+    number_of,
+    numbered_dataset,
+    numbers_of_epochs,
+    use_small_windows,
+)
 
 ORDERS = [
     pytest.param({"shuffle": True}, id="windowed"),
@@ -28,8 +33,7 @@ def numbered(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch) -> None:
     """Windows of six blocks, of four or five records; pages of 50."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
     monkeypatch.setattr("recordmill.reading.epoch_order._PAGE", 50)
 
 
@@ -39,18 +43,10 @@ def source(folder, **options):
     )
 
 
-def expected(folder, options, epochs: int) -> list[int]:
-    """The record numbers of all epochs, by the pure order."""
-    layout = recordmill.open(folder, "train").layout
-    name = options.get("order", "windowed") if options else "stored"
-    orders = (epoch_order(name, layout, seed=SEED, epoch=epoch) for epoch in range(epochs))
-    return [*itertools.chain(*(one.record_numbers(np.arange(RECORDS)).tolist() for one in orders))]
-
-
 @pytest.mark.parametrize("options", ORDERS)
 def test_items_are_the_records_of_all_epochs(numbered, options) -> None:
     records = source(numbered, epochs=3, **options)
-    wanted = expected(numbered, options, 3)
+    wanted = numbers_of_epochs(numbered, options, 3)
     assert len(records) == 3 * RECORDS
     assert [records[index] for index in range(len(records))] == wanted
     assert [*records] == wanted
@@ -70,7 +66,7 @@ def test_items_are_the_records_of_all_epochs(numbered, options) -> None:
 @pytest.mark.parametrize("options", ORDERS)
 def test_states_continue_at_any_item(numbered, options) -> None:
     records = source(numbered, epochs=3, **options)
-    wanted = expected(numbered, options, 3)
+    wanted = numbers_of_epochs(numbered, options, 3)
     for items in (0, 1, 100, RECORDS - 1, RECORDS, RECORDS + 1, 500):
         state = records.state(items)
         assert (state["epoch"], state["records"]) == divmod(items, RECORDS)
@@ -86,7 +82,7 @@ def test_states_continue_at_any_item(numbered, options) -> None:
 
 def test_copies_and_threads_have_the_same_items(numbered) -> None:
     records = source(numbered, epochs=2, shuffle=True)
-    wanted = expected(numbered, {"shuffle": True}, 2)
+    wanted = numbers_of_epochs(numbered, {"shuffle": True}, 2)
     records[3]
     copied = pickle.loads(pickle.dumps(records))
     assert repr(copied) == repr(records)

@@ -15,7 +15,14 @@ from recordmill.reading.reader import DatasetDamagedError, Records
 from recordmill.reading.sequence import EpochSequence
 from recordmill.storage import block_cache, range_reads, read_ahead, s3_objects, storage_errors
 from recordmill.storage.storage_errors import MissingError
-from tests.numbered_records import RECORDS, SEED, number_of, numbered_dataset
+from tests.numbered_records import (
+    RECORDS,
+    SEED,
+    in_both_compressions,
+    number_of,
+    numbered_dataset,
+    use_small_windows,
+)
 from tests.s3_store import LASTING, S3Store
 
 COMPRESSIONS = pytest.mark.parametrize("compression", ["none", "gzip"])
@@ -26,17 +33,13 @@ PARTS = ["read", "window"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     """`none` and `gzip`."""
-    made = tmp_path_factory.mktemp("numbered")
-    for compression in ("none", "gzip"):
-        numbered_dataset(made / compression, compression=compression)
-    return made
+    return in_both_compressions(tmp_path_factory.mktemp("numbered"))
 
 
 @pytest.fixture(autouse=True)
 def small_reads(monkeypatch) -> None:
     """Windows of six blocks, pieces of seven records, and no pauses before retries."""
-    monkeypatch.setattr("recordmill.reading.epoch_order.LANES", (6, 3, 1))
-    monkeypatch.setattr("recordmill.reading.epoch_order.WINDOW_BYTES", 30 * 140)
+    use_small_windows(monkeypatch)
     monkeypatch.setattr(range_reads, "_PIECE", 1000)
     monkeypatch.setattr(reader, "_NEAR_BYTES", 0)
     monkeypatch.setattr(storage_errors, "PAUSES", (0, 0, 0, 0))
